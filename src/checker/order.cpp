@@ -41,7 +41,8 @@ std::uint32_t Order::number_of(const StreamInfo& info) {
 }
 
 void Order::join(Clock& clock, const Clock& other) {
-  clock.join(other, [&](const Epoch& epoch) { return !is_complete(epoch); });
+  for (const Epoch& each : other.epochs)
+    if (!is_complete(each)) clock.add(each);
 }
 
 void Order::add_all_of(Clock& clock, std::uint32_t number) {
@@ -79,7 +80,7 @@ void Order::end_stream(std::uint64_t id) {
 void Order::record(native::event event, std::uint32_t stream) {
   begin(stream);
   Clock& clock = events_[event];
-  clock.clear();
+  clock.epochs.clear();
   add_all_of(clock, stream);
 }
 
@@ -99,10 +100,10 @@ void Order::wait_for_stream(std::uint32_t waiting, std::uint32_t awaited) {
 }
 
 void Order::complete(const Clock& clock) noexcept {
-  clock.for_each([&](const Epoch& epoch) {
+  for (const Epoch& epoch : clock.epochs) {
     std::uint64_t& known = streams_[epoch.stream].complete;
     known = std::max(known, epoch.number);
-  });
+  }
 }
 
 void Order::complete_stream(std::uint32_t stream) {
@@ -127,12 +128,12 @@ void Order::complete_device(int device) {
 
 void Order::forget_complete() {
   const auto is_unwanted = [&](const Epoch& epoch) { return is_complete(epoch); };
-  for (auto& [event, clock] : events_) clock.erase_if(is_unwanted);
+  for (auto& [event, clock] : events_) std::erase_if(clock.epochs, is_unwanted);
   // Those whose launch failed, and those that a lost device has dropped.
   std::erase_if(functions_, [&](const auto& each) { return is_unwanted(each.second); });
   for (std::uint32_t i = 0; i < streams_.size(); ++i) {
     Stream& stream = streams_[i];
-    stream.awaited_work.erase_if(is_unwanted);
+    std::erase_if(stream.awaited_work.epochs, is_unwanted);
     if (!stream.has_ended || stream.complete < stream.submitted) continue;
     by_id_.erase(stream.id);
     Stream unused;

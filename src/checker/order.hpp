@@ -2,7 +2,6 @@
 /// The order of operations that streams, events and waits of the host establish.
 #pragma once
 
-#include "base/sync.hpp"
 #include "checker/clock.hpp"
 
 #include <runnel/detail/stream_slot.hpp>
@@ -19,9 +18,8 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 struct StreamInfo {
   std::uint64_t id;
   const detail::StreamSlot* slot;
-  bool blocking;                                // it orders with the device's default stream
-  bool is_legacy_default;                       // It is that default stream.
-  sync::Atomic<std::uint64_t>* known_complete;  // in the slot
+  bool blocking;           // it orders with the device's default stream
+  bool is_legacy_default;  // It is that default stream.
 };
 
 class Order {

@@ -30,8 +30,7 @@ void add_place(std::ostringstream& text, StackId stack) {
 
 /// As in "copy a batch, operations[3],".
 void add_name(std::ostringstream& text, const Finding& finding, std::size_t which) {
-  text << "  " << which + 1 << ". "
-       << (which == 0 ? finding.earlier.operation : finding.later_operation);
+  text << "  " << which + 1 << ". " << (which == 0 ? finding.earlier : finding.later).operation;
   if (finding.in_batch) text << ", operations[" << (*finding.in_batch)[which] << "],";
 }
 
@@ -97,7 +96,7 @@ std::string text_of(const Finding& finding, const Order& order) {
     text << " " << verb_of(finding.later_access);
   if (finding.later_stream) text << " in " << order.text_of(*finding.later_stream);
   text << ", " << (finding.later_stream ? "submitted by\n" : "called by\n");
-  add_place(text, finding.later_stack);
+  add_place(text, finding.later.stack);
   text << "  Both use " << finding.end - finding.begin << " bytes at 0x" << std::hex
        << finding.begin << std::dec << ".\n";
   add_advice(text, finding, order);

@@ -31,9 +31,8 @@ struct Finding {
   Use earlier;
   detail::MemoryAccess earlier_access;
   std::optional<std::uint32_t> later_stream;  // nothing: the host
+  Use later;
   detail::MemoryAccess later_access;
-  const char* later_operation;
-  StackId later_stack;
   std::uintptr_t begin;  // of the bytes that both use
   std::uintptr_t end;
   std::optional<std::array<std::size_t, 2>> in_batch{};  // the two operations of the batch

@@ -184,22 +184,20 @@ void find_source_lines(const char* module, const std::vector<ReturnAddress*>& ca
   return path.substr(path.rfind('/') + 1).starts_with("librunnel");
 }
 
-struct CachedWalks {
-  std::array<Walk, 32> walks{};  // the last walk for each hash of the addresses
-};
+using CachedWalks = std::array<Walk, 32>;  // the last walk for each hash of the addresses
 thread_local constinit CachedWalks* cached_walks = nullptr;
 
 /// The cache entry for a walk that begins at this frame. Hooks that are called alternately, as for
 /// allocations and frees, may have the same frame address; `caller` gives them different entries.
 [[nodiscard]] Walk& cached_walk(void* frame, void* caller) {
   if (cached_walks == nullptr) {
-    cached_walks = new CachedWalks;
+    cached_walks = new CachedWalks{};
     detail::at_thread_end([](void*) noexcept { delete std::exchange(cached_walks, nullptr); },
                           nullptr);
   }
   const std::uintptr_t sum =
       reinterpret_cast<std::uintptr_t>(frame) / 16 + reinterpret_cast<std::uintptr_t>(caller);
-  return cached_walks->walks[sum % cached_walks->walks.size()];
+  return (*cached_walks)[sum % cached_walks->size()];
 }
 
 }  // namespace

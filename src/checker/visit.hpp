@@ -38,14 +38,12 @@ struct CheckedOperation {
   // Uses of operations that were submitted after it may have been noted already.
   bool is_running_function = false;
 
-  [[nodiscard]] bool is_after(const Use& noted, const Order& order) const {
-    return stream ? order.is_before(noted.epoch, *stream) : order.is_complete(noted.epoch);
-  }
   [[nodiscard]] bool is_before(const Use& noted, const Order& order) const {
     return is_running_function && order.is_awaited(use.epoch, noted.epoch);
   }
   [[nodiscard]] bool is_ordered(const Use& noted, const Order& order) const {
-    return is_after(noted, order) || is_before(noted, order);
+    return (stream ? order.is_before(noted.epoch, *stream) : order.is_complete(noted.epoch)) ||
+           is_before(noted, order);
   }
 };
 
@@ -74,10 +72,7 @@ class Visit {
   template <class F>
   void require_unused(std::uintptr_t begin, std::uintptr_t end, Fault fault, F is_done) {
     history_.ranges.visit(begin, end, [&](std::uintptr_t at, Segment& segment) {
-      if (segment.last == Segment::Last::written && !is_done(segment.write))
-        add(fault, segment.write, MemoryAccess::write, MemoryAccess::write, at, segment);
-      for (const Use& read : segment.reads)
-        if (!is_done(read)) add(fault, read, MemoryAccess::read, MemoryAccess::write, at, segment);
+      compare(MemoryAccess::write, at, segment, is_done, [&](const Use&) { return fault; });
     });
   }
 
@@ -85,44 +80,44 @@ class Visit {
   void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access,
            std::uintptr_t at, const Segment& segment) {
     if (!history_.found)
-      history_.found = {fault,
-                        earlier,
-                        earlier_access,
-                        operation_.stream,
-                        later_access,
-                        operation_.use.operation,
-                        operation_.use.stack,
-                        at,
-                        segment.end};
+      history_.found = {fault,        earlier, earlier_access, operation_.stream, operation_.use,
+                        later_access, at,      segment.end};
+  }
+
+  /// Reports the earlier uses that conflict with the access, unless `is_ordered(use)`.
+  template <class F, class G>
+  void compare(MemoryAccess access, std::uintptr_t at, const Segment& segment, F is_ordered,
+               G fault) {
+    const auto compare_with = [&](const Use& earlier, MemoryAccess earlier_access) {
+      if (!is_ordered(earlier)) add(fault(earlier), earlier, earlier_access, access, at, segment);
+    };
+    if (segment.last == Segment::Last::written) compare_with(segment.write, MemoryAccess::write);
+    if (access == MemoryAccess::write)
+      for (const Use& read : segment.reads) compare_with(read, MemoryAccess::read);
   }
 
   void use(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
-    if (segment.last == Segment::Last::freed) return use_freed(side, at, segment);
-    if (segment.last == Segment::Last::written &&
-        !operation_.is_ordered(segment.write, history_.order))
-      add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at,
-          segment);
-    if (side.access == MemoryAccess::write)
-      for (const Use& read : segment.reads)
-        if (!operation_.is_ordered(read, history_.order))
-          add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
+    if (segment.last == Segment::Last::freed) {
+      // The memory may have been freed behind the function, which is then allowed.
+      if (operation_.is_running_function) return;
+      if (!may_be_reused(side, at))
+        return add(Fault::used_after_free, segment.write, MemoryAccess::write, side.access, at,
+                   segment);
+      segment.last = Segment::Last::none;
+    }
+    compare(
+        side.access, at, segment,
+        [&](const Use& earlier) { return operation_.is_ordered(earlier, history_.order); },
+        [&](const Use& earlier) { return fault_of(operation_, earlier); });
     if (operation_.stream && !side.is_done) note(side.access, segment);
   }
 
-  /// The addresses may have been reused by an allocation that the checker has not seen.
-  void use_freed(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
-    // The memory may have been freed behind the function, which is then allowed.
-    if (operation_.is_running_function) return;
+  /// Whether an allocation that the checker has not seen may have the address of freed memory.
+  [[nodiscard]] static bool may_be_reused(const MemoryUse& side, std::uintptr_t at) noexcept {
+    if (side.kind && *side.kind != MemoryKind::pageable) return false;
     PointerInfo info{MemoryKind::pageable, Device{0}};
-    const bool is_known = side.kind && *side.kind != MemoryKind::pageable;
-    if (!is_known &&
-        (backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok ||
-         info.kind == MemoryKind::pageable)) {
-      segment.last = Segment::Last::none;
-      if (operation_.stream && !side.is_done) note(side.access, segment);
-      return;
-    }
-    add(Fault::used_after_free, segment.write, MemoryAccess::write, side.access, at, segment);
+    return backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok ||
+           info.kind == MemoryKind::pageable;
   }
 
   void note(MemoryAccess access, Segment& segment) {

@@ -3,6 +3,7 @@
 // the state of each stream, and continues.
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
+#include "base/parse_size.hpp"
 #include "base/process.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
@@ -13,16 +14,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,17 +32,16 @@ namespace {
 
 constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait without a report
 
-/// Formats an age, as in "3.2 s".
-struct Age {
-  explicit Age(sync::Clock::duration age) noexcept {
-    std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>{age}.count());
-  }
-  char text[32];
-};
+[[nodiscard]] double seconds_since(sync::Clock::time_point time) noexcept {
+  return std::chrono::duration<double>{sync::Clock::now() - time}.count();
+}
 
 constexpr const char* idle = "idle";
 
-[[nodiscard]] const char* queried_state_of(const Slot& slot) noexcept {
+/// Requires: the stream does not end meanwhile.
+[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
+  if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
+  const InternalCalls own{slot.device, ScopedDevice::no_throw};
   const StreamQueryLock beside_captures{slot};
   if (beside_captures.capture_state() != CaptureState::none) return "is being captured";
   const backend::status s = beside_captures.query();
@@ -50,19 +49,13 @@ constexpr const char* idle = "idle";
   backend::forget_error(s);
   return backend::is_not_ready(s) ? "has work" : backend::error_name(s);
 }
-/// Requires: the stream does not end meanwhile.
-[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
-  if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
-  return internal_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
-}
 
 void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {
-  const char* const operation = note.operation.load(std::memory_order_acquire);
-  if (operation == nullptr || note.stream.load(std::memory_order_relaxed) != id) return;
-  const sync::Clock::time_point time{
-      sync::Clock::duration{note.time.load(std::memory_order_relaxed)}};
-  std::fprintf(stderr, "runnel:     %s ago: %s", Age{sync::Clock::now() - time}.text, operation);
-  if (const std::uint64_t other = note.other.load(std::memory_order_relaxed))
+  const char* const operation = note.operation;
+  if (operation == nullptr || note.stream != id) return;
+  const sync::Clock::time_point time{sync::Clock::duration{note.time}};
+  std::fprintf(stderr, "runnel:     %.1f s ago: %s", seconds_since(time), operation);
+  if (const std::uint64_t other = note.other)
     std::fprintf(stderr, " (stream id %llu)", static_cast<unsigned long long>(other));
   std::fputc('\n', stderr);
 }
@@ -79,7 +72,7 @@ void write_stream(StreamKey use) noexcept try {
   std::fprintf(stderr, "runnel:   %s: %s\n", stream.c_str(), state);
   if (state == idle) return;
   const OperationNotes& notes = use.slot->notes;
-  const std::uint32_t next = notes.next.load(std::memory_order_relaxed);
+  const std::uint32_t next = notes.next;
   for (std::uint32_t i = 0; i < notes.all.size(); ++i)
     write_operation(notes.all[(next + i) % notes.all.size()], use.id);
 } catch (const std::exception&) {  // no memory for the name
@@ -129,7 +122,7 @@ class HangReporter {
     const std::lock_guard lock{mutex_};
     if (!started_ && !start()) return;
     waits_.push_back({&operation, stream, gettid(), sync::Clock::now()});
-    signal_.fetch_add(1, std::memory_order_release);
+    ++signal_;
     signal_.notify_one();
   } catch (const std::bad_alloc&) {  // This wait is not reported.
   }
@@ -161,17 +154,17 @@ class HangReporter {
     return started_ = true;
   }
   void work() noexcept {
-    const std::chrono::nanoseconds limit{limit_in_nanoseconds.load(std::memory_order_relaxed)};
+    const std::chrono::nanoseconds limit{limit_in_nanoseconds.load()};
     const std::chrono::nanoseconds pause = std::clamp<std::chrono::nanoseconds>(
         limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
     for (;;) {
-      const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+      const std::uint32_t seen = signal_;
       const LateWait found = find_late_wait(limit);
       if (!report_unless_stopped(found)) return;
       if (found.is_any)
         sync::sleep_for(pause);
       else
-        signal_.wait(seen, std::memory_order_acquire);
+        signal_.wait(seen);
     }
   }
   /// Reports a late wait. False once the process exits.
@@ -195,8 +188,8 @@ class HangReporter {
                       static_cast<unsigned long long>(wait->stream));
       else if (wait->operation->device >= 0)
         std::snprintf(what, sizeof what, " (device %d)", wait->operation->device);
-      std::snprintf(found.text, sizeof found.text, "thread %d has tried for %s to %s%s",
-                    wait->thread, Age{now - wait->since}.text, wait->operation->name, what);
+      std::snprintf(found.text, sizeof found.text, "thread %d has tried for %.1f s to %s%s",
+                    wait->thread, seconds_since(wait->since), wait->operation->name, what);
       break;
     }
     return found;
@@ -246,20 +239,18 @@ void observe_waits(const Operation& operation) noexcept {
 [[nodiscard]] bool is_report_requested() noexcept {
   const char* const text = std::getenv("RUNNEL_HANG_REPORT");
   if (text == nullptr || *text == '\0') return false;
-  double seconds = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [rest, code] = std::from_chars(text, end, seconds);
-  if (code != std::errc{} || rest != end || !(seconds >= 0 && seconds <= 1e9)) {
+  const std::optional<double> seconds = parse_number<double>(text);
+  if (!seconds || !(*seconds >= 0 && *seconds <= 1e9)) {
     std::fprintf(stderr,
                  "runnel: RUNNEL_HANG_REPORT=%s is not understood, and nothing is reported: write "
                  "a number of seconds\n",
                  text);
     return false;
   }
-  const std::int64_t limit = std::llround(seconds * 1e9);
+  const std::int64_t limit = std::llround(*seconds * 1e9);
   if (limit == 0) return false;
-  limit_in_nanoseconds.store(limit, std::memory_order_relaxed);
-  slow_path_reasons.fetch_or(slow_path_observer, std::memory_order_relaxed);
+  limit_in_nanoseconds = limit;
+  slow_path_reasons |= slow_path_observer;
   return true;
 }
 

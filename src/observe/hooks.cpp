@@ -7,18 +7,11 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
-
-namespace {
-void set_stream(HookEvent& event, const StreamSlot& slot, StreamName& name) noexcept {
-  event.native_stream = slot.handle;
-  std::copy_n(slot.name, name.size(), name.data());
-  event.stream_name = name.data();
-}
-}  // namespace
 
 HookEvent hook_event(const Operation& operation, StreamName& name) noexcept {
   HookEvent event{.kind = static_cast<HookKind>(operation.kind),
@@ -42,10 +35,11 @@ HookEvent hook_event(const Operation& operation, StreamName& name) noexcept {
   event.device = slot.device;
   // The thread that ends a stream still has its slot. Another stream may use that of a stream that
   // ended earlier.
-  if (event.kind == HookKind::stream_ended)
-    set_stream(event, slot, name);
-  else if (const HandleLock locked{operation.stream})
-    set_stream(event, slot, name);
+  std::optional<HandleLock> locked;
+  if (event.kind != HookKind::stream_ended && !locked.emplace(operation.stream)) return event;
+  event.native_stream = slot.handle;
+  std::copy_n(slot.name, name.size(), name.data());
+  event.stream_name = name.data();
   return event;
 }
 
@@ -56,7 +50,7 @@ constinit sync::Mutex setting;  // the hook and its bit in `observers` change to
 thread_local constinit const SourcePlace* location = nullptr;
 
 void call_hook(const Operation& operation) noexcept {
-  const Hook hook = user_hook.load(std::memory_order_acquire);
+  const Hook hook = user_hook;
   if (hook == nullptr || !is_for_hooks(operation)) return;
   StreamName name;
   HookEvent event = hook_event(operation, name);
@@ -76,7 +70,7 @@ using namespace detail;
 
 Hook set_hook(Hook hook) noexcept {
   const std::lock_guard lock{setting};
-  const Hook old = user_hook.exchange(hook, std::memory_order_acq_rel);
+  const Hook old = user_hook.exchange(hook);
   set_observer(observer_hook, hook != nullptr);
   return old;
 }

@@ -71,8 +71,8 @@ void deliver(const std::string& text) noexcept {
 /// Returns the text of a new finding, or "" if it was reported before. Requires: the caller holds
 /// the lock of the state.
 [[nodiscard]] std::string report(CheckerState& s, const Finding& f) {
-  if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
-  report_count.fetch_add(1, std::memory_order_relaxed);
+  if (!s.reported.emplace(f.fault, f.earlier.stack, f.later.stack).second) return {};
+  ++report_count;
   return s.reported.size() <= max_texts ? text_of(f, s.order) : std::string{};
 }
 
@@ -122,12 +122,16 @@ void forget_some(CheckerState& s) {
 
 /// The number of a stream that receives an operation. Its work is then no longer known to be
 /// complete. Requires: the caller holds the lock of the state.
-[[nodiscard]] std::uint32_t number_of(CheckerState& s, const StreamInfo& stream) {
-  stream.known_complete->store(0, std::memory_order_relaxed);
-  return s.order.number_of(stream);
+[[nodiscard]] std::uint32_t number_of(CheckerState& s, StreamKey stream) {
+  const Slot& slot = *stream.slot;
+  slot.known_complete = 0;
+  return s.order.number_of({.id = stream.id,
+                            .slot = &slot,
+                            .blocking = blocking_of(slot) != Blocking::no,
+                            .is_legacy_default = is_legacy_default(slot)});
 }
 
-[[nodiscard]] CheckedOperation begin(CheckerState& s, const StreamInfo& stream, const char* name,
+[[nodiscard]] CheckedOperation begin(CheckerState& s, StreamKey stream, const char* name,
                                      StackId stack) {
   const std::uint32_t number = number_of(s, stream);
   return {number, {s.order.begin(number), name, stack}};
@@ -141,23 +145,11 @@ void mark_freed(CheckerState& s, const Use& use, std::uintptr_t begin, std::uint
   });
 }
 
-[[nodiscard]] StreamInfo info_of(StreamKey stream) noexcept {
-  const Slot& slot = *stream.slot;
-  return {.id = stream.id,
-          .slot = &slot,
-          .blocking = blocking_of(slot) != Blocking::no,
-          .is_legacy_default = is_legacy_default(slot),
-          .known_complete = &slot.known_complete};
-}
-[[nodiscard]] StreamInfo info_of(const StreamCall& call) noexcept {
-  return info_of(key_of(call.slot()));
-}
-
 /// Looked at before the launch, because the function may run before the launch returns.
 void host_function(const Operation& operation) noexcept {
   if (operation.phase != HookPhase::before || operation.captured) return;
   with_state([&](CheckerState& s) {
-    const std::uint32_t number = number_of(s, info_of(operation.stream));
+    const std::uint32_t number = number_of(s, operation.stream);
     if (operation.number == 0)
       s.order.begin(number);
     else
@@ -171,17 +163,17 @@ void known_complete(const Operation& operation) noexcept {
     return with_state([&](CheckerState& s) { s.order.complete_event(operation.event); });
   if (operation.stream.slot == nullptr)
     return with_state([&](CheckerState& s) { s.order.complete_device(operation.device); });
-  if (has_ended(operation.stream))
+  const StreamKey stream = operation.stream;
+  if (has_ended(stream))
     return with_state([&](CheckerState& s) {
-      if (const auto number = s.order.find(operation.stream.id)) s.order.complete_stream(*number);
+      if (const auto number = s.order.find(stream.id)) s.order.complete_stream(*number);
     });
-  const StreamInfo stream = info_of(operation.stream);
-  if (stream.known_complete->load(std::memory_order_relaxed) == stream.id) return;
+  if (stream.slot->known_complete == stream.id) return;
   with_state([&](CheckerState& s) {
     s.order.complete_stream(number_of(s, stream));
     // Not for a blocking stream: it also waits for later work of the default stream, and that work
     // resets only the default stream's value.
-    if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
+    if (blocking_of(*stream.slot) == Blocking::no) stream.slot->known_complete = stream.id;
   });
 }
 
@@ -189,7 +181,7 @@ void known_complete(const Operation& operation) noexcept {
 void order(const Operation& operation) noexcept {
   with_state([&](CheckerState& s) {
     const std::uint64_t id = operation.stream.id;
-    const auto number = [&] { return number_of(s, info_of(operation.stream)); };
+    const auto number = [&] { return number_of(s, operation.stream); };
     switch (operation.kind) {
       case OperationKind::graph_launch:
       case OperationKind::value_written:
@@ -231,7 +223,7 @@ void order(const Operation& operation) noexcept {
 /// The functions that walk the stack. They are members, and not in the unnamed namespace: reports
 /// omit the frames of functions whose names begin with runnel::.
 struct Hooks {
-  static void uses_memory(const StreamInfo& stream, const char* operation,
+  static void uses_memory(StreamKey stream, const char* operation,
                           std::span<const MemoryUse> uses) noexcept {
     const StackId stack = stack_here();
     with_state([&](CheckerState& s) {
@@ -257,14 +249,14 @@ struct Hooks {
       const std::optional<Conflict> conflict = find_conflict(std::move(accesses));
       if (!conflict) return;
       const auto& [first, second] = *conflict;
-      const std::uint32_t number = number_of(s, info_of(operation.stream));
+      const std::uint32_t number = number_of(s, operation.stream);
+      const Use use{{number, 0}, operation.name, stack};
       s.found = {Fault::within_batch,
-                 {{number, 0}, operation.name, stack},
+                 use,
                  first.access,
                  number,
+                 use,
                  second.access,
-                 operation.name,
-                 stack,
                  std::max(first.begin, second.begin),
                  std::min(first.end, second.end),
                  std::array{first.operation, second.operation}};
@@ -286,7 +278,7 @@ struct Hooks {
     with_state([&](CheckerState& s) {
       s.ranges.erase(begin, end);
       if (!is_in_order) return;
-      const CheckedOperation use = checker::begin(s, info_of(operation.stream), allocating, stack);
+      const CheckedOperation use = checker::begin(s, operation.stream, allocating, stack);
       Visit{s, use}.use({MemoryAccess::write,
                          {operation.to, operation.bytes, operation.bytes, 1},
                          MemoryKind::device,
@@ -311,16 +303,15 @@ struct Hooks {
             [&](const Use& earlier) { return s.order.is_complete(earlier.epoch); });
         return;
       }
-      std::vector<std::uint32_t> awaited{number_of(s, info_of(operation.stream))};
+      std::vector<std::uint32_t> awaited{number_of(s, operation.stream)};
       for (const Point& user : *operation.users)
         if (const StreamKey stream = user.stream(); stream.slot != nullptr)
-          awaited.push_back(number_of(s, info_of(stream)));
+          awaited.push_back(number_of(s, stream));
       const auto is_done = [&](const Use& use) {
         return std::ranges::any_of(
             awaited, [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
       };
-      const CheckedOperation use =
-          checker::begin(s, info_of(operation.stream), "free device memory", stack);
+      const CheckedOperation use = checker::begin(s, operation.stream, "free device memory", stack);
       Visit{s, use}.require_unused(begin, end, Fault::freed_too_early, is_done);
       mark_freed(s, use.use, begin, end);
       // The owner may now use it for something else.
@@ -354,7 +345,7 @@ struct Hooks {
       case OperationKind::copy:
       case OperationKind::fill:
         if (!operation.unordered.empty()) return batch(operation);
-        return uses_memory(info_of(operation.stream), operation.name, operation.uses);
+        return uses_memory(operation.stream, operation.name, operation.uses);
       case OperationKind::known_complete:
         return known_complete(operation);
       case OperationKind::deallocation:
@@ -403,7 +394,7 @@ void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, con
                                   {pointer, bytes, bytes, 1},
                                   kind != nullptr ? std::optional{*kind} : std::nullopt,
                                   false}};
-  checker::Hooks::uses_memory(checker::info_of(call), "declared work", side);
+  checker::Hooks::uses_memory(key_of(call.slot()), "declared work", side);
 }
 
 }  // namespace detail
@@ -422,7 +413,7 @@ void RaceChecker::stop() {
   s.reported.clear();
 }
 
-std::size_t RaceChecker::reports() noexcept { return report_count.load(std::memory_order_relaxed); }
+std::size_t RaceChecker::reports() noexcept { return report_count; }
 
 void RaceChecker::set_handler(Handler handler, void* data) {
   const std::lock_guard lock{state().mutex};
@@ -447,8 +438,8 @@ void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {
   const StreamCall later{waiting, operation};
   const StreamCall earlier{awaited, operation};
   with_state([&](CheckerState& s) {
-    const std::uint32_t number = number_of(s, info_of(later));
-    s.order.wait_for_stream(number, number_of(s, info_of(earlier)));
+    const std::uint32_t number = number_of(s, key_of(later.slot()));
+    s.order.wait_for_stream(number, number_of(s, key_of(earlier.slot())));
   });
 }
 

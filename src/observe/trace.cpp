@@ -52,8 +52,7 @@ struct Recording {
   std::string file;
   bool is_unwritable_reported = false;
   sync::Mutex starting;
-  bool is_exit_watched = false;  // protected by `starting`
-  sync::Mutex resolving;         // locked by the thread that resolves pending intervals
+  sync::Mutex resolving;  // locked by the thread that resolves pending intervals
 };
 Recording& recording() { return never_destroyed<Recording>(); }
 
@@ -104,11 +103,6 @@ void add(Recording& r, const TraceSlice& slice) {
 /// number, and the function may run before the call returns.
 [[nodiscard]] std::uint64_t key_of(const HookEvent& event) noexcept {
   return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
-}
-
-void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
-  if (r.open.size() >= max_slices) return;
-  r.open[key_of(event)] = {slice_of(r, event, now), std::move(point), {}};
 }
 
 void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& end) {
@@ -163,12 +157,6 @@ void resolve_pending() noexcept try {
 } catch (const std::bad_alloc&) {  // the intervals stay
 }
 
-/// Drops an operation that has begun.
-void drop_open(Recording& r, const HookEvent& event) noexcept {
-  const std::lock_guard lock{r.mutex};
-  r.open.erase(key_of(event));
-}
-
 void collect(const Operation& operation) noexcept {
   if (!is_for_hooks(operation)) return;
   StreamName name;
@@ -180,21 +168,25 @@ void collect(const Operation& operation) noexcept {
   TracePoint point = is_of_stream ? trace_point(operation) : TracePoint{};
   const double now = is_before ? trace_now() : called;  // leaves out the trace's own time
   bool must_resolve = false;
+  Recording& r = recording();
   try {
-    Recording& r = recording();
     const std::lock_guard lock{r.mutex};
     name_row(r, thread_row(), "");
     if (event.stream != 0 && event.device >= 0)
       name_row(r, {event.device, event.stream}, event.stream_name);
-    if (is_before)
-      begin_operation(r, event, now, point);
-    else if (is_of_stream || r.open.contains(key_of(event)))
+    if (is_before) {
+      if (r.open.size() < max_slices)
+        r.open[key_of(event)] = {slice_of(r, event, now), std::move(point), {}};
+    } else if (is_of_stream || r.open.contains(key_of(event)))
       end_operation(r, event, now, point);
     else
       add(r, slice_of(r, event, now));
     must_resolve = is_of_stream && r.pending.size() >= r.resolve_threshold;
   } catch (const std::bad_alloc&) {  // This event is dropped.
-    if (!is_before) drop_open(recording(), event);
+    if (!is_before) {
+      const std::lock_guard lock{r.mutex};
+      r.open.erase(key_of(event));
+    }
   }
   if (must_resolve) resolve_pending();
 }
@@ -240,7 +232,7 @@ bool start_trace(const char* file) {
   start_activities();
   static constinit ExitHook at_exit{
       []() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); }};
-  if (!std::exchange(r.is_exit_watched, true)) call_at_exit(at_exit);
+  call_at_exit(at_exit);
   set_observer(observer_trace, true);
   return true;
 }

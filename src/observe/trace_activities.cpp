@@ -120,21 +120,16 @@ constexpr struct {
 /// The row of the work. Adds its name.
 /// @throws std::bad_alloc
 [[nodiscard]] TraceRow row_of(const Activities& a, TraceContents& contents, const TimedWork& work) {
-  const int device = work.activity.device;
-  const auto found = a.streams.find({device, work.activity.stream});
-  if (found == a.streams.end()) {
-    const TraceRow row{device, foreign_stream + work.activity.stream, true};
-    const auto [entry, is_new] = contents.rows.try_emplace(row);
-    if (is_new)
-      entry->second =
-          "another stream (" + std::to_string(work.activity.stream) + "), on the device";
-    return row;
+  const auto found = a.streams.find({work.activity.device, work.activity.stream});
+  const bool is_known = found != a.streams.end();
+  const TraceRow row{work.activity.device,
+                     is_known ? found->second : foreign_stream + work.activity.stream, true};
+  std::string name = "another stream (" + std::to_string(work.activity.stream) + ")";
+  if (is_known) {
+    const auto stream = contents.rows.find({row.device, row.id});
+    name = stream != contents.rows.end() ? stream->second : "stream " + std::to_string(row.id);
   }
-  const TraceRow row{device, found->second, true};
-  const auto stream = contents.rows.find({device, found->second, false});
-  contents.rows[row] =
-      (stream != contents.rows.end() ? stream->second : "stream " + std::to_string(found->second)) +
-      ", on the device";
+  contents.rows[row] = name + ", on the device";
   return row;
 }
 
@@ -157,13 +152,13 @@ void start_activities() noexcept try {
   char text[256] = "";
   const bool is_on = backend::collect_activities(&take_activities, text, sizeof text);
   if (*text != '\0') a.source = (is_on ? "timed by " : "not timed: ") + std::string{text};
-  a.are_collected.store(is_on, std::memory_order_release);
+  a.are_collected = is_on;
 } catch (const std::bad_alloc&) {  // The work is not collected, or the file does not say how.
 }
 
 void note_stream(const HookEvent& event) noexcept try {
   Activities& a = activities();
-  if (!a.are_collected.load(std::memory_order_acquire)) return;
+  if (!a.are_collected) return;
   // The question would break a capture.
   if (event.stream == 0 || event.device < 0 || event.captured ||
       event.kind == HookKind::stream_ended || event.kind == HookKind::host_function_run)
@@ -184,8 +179,7 @@ void note_stream(const HookEvent& event) noexcept try {
 
 void fetch_activities(bool last) noexcept {
   Activities& a = activities();
-  if (last ? a.are_collected.exchange(false, std::memory_order_acq_rel)
-           : a.are_collected.load(std::memory_order_acquire))
+  if (last ? a.are_collected.exchange(false) : a.are_collected.load())
     backend::deliver_activities(last);
 }
 

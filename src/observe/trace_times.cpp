@@ -6,23 +6,16 @@
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/relaxed_capture.hpp"
-#include "base/sync.hpp"
-#include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/capture.hpp"
 #include "slot/point.hpp"
-#include "timeline/event_node.hpp"
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <mutex>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr const char* tracing = "trace a stream";
 // In microseconds. At longer distances, a float of milliseconds is less exact than 1 us.
@@ -51,7 +44,7 @@ void start_clock(DeviceClock& clock, int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   native::stream stream{};
   if (!succeeded_or_forget(backend::stream_create(stream, false, 0))) return;
-  auto [anchor, time] = match_clocks(50us, [&] {
+  auto [anchor, time] = match_clocks([&] {
     EventRef event = try_take_event(device, timed_event, tracing);
     const bool happened = event &&
                           succeeded_or_forget(backend::event_record(event.get(), stream)) &&

@@ -7,6 +7,7 @@
 
 #include <runnel/hooks.hpp>
 
+#include <chrono>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -30,7 +31,8 @@ struct TracePoint {
 /// far apart, so the closest pair of up to 20 attempts is used. Empty if `happen()` returns an
 /// empty event.
 template <class Happen>
-[[nodiscard]] auto match_clocks(sync::Clock::duration close_enough, Happen happen) {
+[[nodiscard]] auto match_clocks(Happen happen) {
+  constexpr std::chrono::microseconds close_enough{30};
   std::pair<decltype(happen()), sync::Clock::time_point> best;
   auto closest = sync::Clock::duration::max();
   for (int attempt = 0; attempt < 20 && closest > close_enough; ++attempt) {

@@ -2,7 +2,6 @@
 #include "overlap/device_run.hpp"
 
 #include "base/check.hpp"
-#include "base/not_copied.hpp"
 #include "copy/staging/workers.hpp"
 #include "function/host_functions.hpp"
 #include "observe/trace_times.hpp"
@@ -12,13 +11,10 @@
 
 #include <algorithm>
 #include <new>
-#include <optional>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// While it lives, host functions that this thread launches and copies that it stages have the
 /// chunk as their label, so that their errors can be assigned to the chunk.
@@ -121,7 +117,7 @@ void DeviceRun::start_copy(std::size_t n) noexcept try {
   if (start_error_ != nullptr) return;
   copies_started_ = n + 1;
   here.chunk.emplace(plan_.describe(chunk, first, *plan_.items));
-  enqueue_copy_in(here, buffers_[n], steps_of(n).in);
+  copy_in(here, buffers_[n], steps_of(n).in);
 } catch (...) {
   start_error_ = std::current_exception();
 }
@@ -178,7 +174,7 @@ void DeviceRun::finish() {
 /// Determines the host's time of a device event, so that device times and host times have a common
 /// origin.
 void DeviceRun::match_clocks(OverlapClock::time_point start) {
-  auto [zero, time] = detail::match_clocks(30us, [&] {
+  auto [zero, time] = detail::match_clocks([&] {
     std::optional<TimedEvent> event{std::in_place, streams_[0]};
     event->synchronize();
     return event;
@@ -193,7 +189,8 @@ DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
   return {stream, stream, stream};
 }
 
-void DeviceRun::copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
+/// Enqueues the copy of the chunk to the device.
+void DeviceRun::copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   const OverlapChunk& chunk = *here.chunk;
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
     const OverlapEnd& end = plan_.inputs[i];
@@ -207,14 +204,9 @@ void DeviceRun::copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRe
                 .to_kind = MemoryKind::device,
                 .from_kind = source ? MemoryKind::pinned : end.memory});
   }
-}
-
-/// Enqueues the copy of the chunk to the device. The event is recorded directly after it, because
-/// the computation need not wait for copies of later chunks that may follow on the stream. It is
-/// recorded after the timestamp, so that it covers the timestamp too.
-void DeviceRun::enqueue_copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
-  copy_in(here, buffers, stream);
   here.record_time(&ChunkRecord::Timestamps::copy_in_end, stream);
+  // Directly after the copy, because the computation need not wait for copies of later chunks that
+  // may follow on the stream. After the timestamp, so that it covers the timestamp too.
   if (stream_per_step_) stream.record_event(here.copied_in);
 }
 
@@ -245,17 +237,6 @@ void DeviceRun::compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stre
   if (buffers.count) stream.declare_writes(arguments.count, sizeof(std::size_t));
 }
 
-void DeviceRun::copy_out(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
-  if (!buffers.out || here.out_elements == 0) return;
-  const OverlapEnd& end = plan_.output;
-  void* const to =
-      plan_.has_sink() ? here.out.data() : bytes_at(end.data, here.out_first * end.element_bytes);
-  copy_bytes(stream, to, buffers.out->data(), here.out_elements * end.element_bytes,
-             {.pageable = policy_,
-              .to_kind = plan_.has_sink() ? MemoryKind::pinned : end.memory,
-              .from_kind = MemoryKind::device});
-}
-
 /// The record of the previous chunk in the same buffers, if it may still be in flight; otherwise
 /// null. This occurs only if there are more records than buffers: then chunks are enqueued before
 /// their buffers are free.
@@ -278,7 +259,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
     step.in.wait_event(before->copied_out);
   here.record_time(&Timestamps::copy_in_begin, step.in);
   if (n >= copies_started_)
-    enqueue_copy_in(here, buffers, step.in);
+    copy_in(here, buffers, step.in);
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
     std::rethrow_exception(start_error_);
 
@@ -299,15 +280,24 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
     step.out.record_event(here.counted);
     return;
   }
-  submit_copy_out(n);
+  copy_out(n);
 }
 
-void DeviceRun::submit_copy_out(std::size_t n) {
+void DeviceRun::copy_out(std::size_t n) {
   using Timestamps = ChunkRecord::Timestamps;
   ChunkRecord& here = record(n);
   const StreamRef stream = steps_of(n).out;
+  const OverlapEnd& end = plan_.output;
   here.record_time(&Timestamps::copy_out_begin, stream);
-  copy_out(here, buffers_of(n), stream);
+  if (here.out_elements != 0) {
+    const bool sink = plan_.has_sink();
+    copy_bytes(stream,
+               sink ? here.out.data() : bytes_at(end.data, here.out_first * end.element_bytes),
+               buffers_of(n).out->data(), here.out_elements * end.element_bytes,
+               {.pageable = policy_,
+                .to_kind = sink ? MemoryKind::pinned : end.memory,
+                .from_kind = MemoryKind::device});
+  }
   here.record_time(&Timestamps::copy_out_end, stream);
   stream.record_event(here.copied_out);
 }
@@ -326,7 +316,7 @@ void DeviceRun::submit_filtered(std::size_t n) {
     throw_invalid_argument(overlap_operation,
                            "the output is too small for what the filter lets through");
   const ChunkLabel label{here.chunk->index};
-  submit_copy_out(n);
+  copy_out(n);
 }
 
 void DeviceRun::wait(std::size_t n) {

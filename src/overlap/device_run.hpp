@@ -104,12 +104,10 @@ class DeviceRun : NotCopied {
   void release() noexcept;
   void match_clocks(OverlapClock::time_point start);
   [[nodiscard]] const ChunkRecord* previous_user(std::size_t n) const noexcept;
-  void copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const;
-  void enqueue_copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const;
+  void copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const;
   void compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream,
                const OverlapFunction& function) const;
-  void copy_out(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const;
-  void submit_copy_out(std::size_t n);
+  void copy_out(std::size_t n);
   void deliver_failures(std::size_t n);
   void record_all_streams() noexcept;
 

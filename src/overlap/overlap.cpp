@@ -13,7 +13,6 @@
 #include "overlap/plan.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -147,7 +146,7 @@ class OverlapRun {
         if (!begin(chunk)) break;
         step = "enqueueing";
         run_of(chunk).submit(index_in_run(chunk), function_);
-        publish();
+        pass_record(submitted_);
       }
     } catch (...) {
       fail(chunk, step, std::current_exception());
@@ -277,7 +276,7 @@ class OverlapRun {
   [[nodiscard]] bool finish_next() {
     return succeeds(finished_, [&](const char*& step) {
       finish(finished_, step);
-      release_record();
+      pass_record(finished_);
     });
   }
 
@@ -351,10 +350,11 @@ class OverlapRun {
     if (chunk >= max_enqueued()) sync::happens_after(&record(chunk));
     return failure_.cause == nullptr;
   }
-  void publish() {
-    sync::happens_before(&record(submitted_));
+  /// Passes on the record of the next chunk. `count`: `submitted_` or `finished_`.
+  void pass_record(std::size_t& count) {
+    sync::happens_before(&record(count));
     const std::lock_guard lock{mutex_};
-    ++submitted_;
+    ++count;
     changed_.notify_all();
   }
   /// Waits until the chunk is submitted. Returns the number of chunks submitted so far; empty if
@@ -363,12 +363,6 @@ class OverlapRun {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return chunk < submitted_ || all_submitted_; });
     return chunk < submitted_ ? std::optional{submitted_} : std::nullopt;
-  }
-  void release_record() {
-    sync::happens_before(&record(finished_));
-    const std::lock_guard lock{mutex_};
-    ++finished_;
-    changed_.notify_all();
   }
   /// Stores the failure, unless an earlier chunk has failed.
   void fail(std::size_t chunk, const char* step, std::exception_ptr cause) {

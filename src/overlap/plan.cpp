@@ -7,10 +7,8 @@
 
 #include <runnel/memory_kind.hpp>
 
-#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <string>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
@@ -148,13 +146,6 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return times(chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
 
-/// The memory of the device with the least memory, in bytes.
-[[nodiscard]] std::size_t least_memory(const OverlapPlan& plan) {
-  std::size_t least = largest;
-  for (const Device device : plan.devices) least = std::min(least, total_memory(device.ordinal()));
-  return least;
-}
-
 /// Bytes of the largest item of an input, or of the output elements for one item.
 [[nodiscard]] std::size_t item_bytes(const OverlapPlan& plan) noexcept {
   std::size_t bytes =
@@ -195,7 +186,9 @@ void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   count_buffers(plan);
   // The limit is the total memory, not the free memory: memory that a pool keeps, or whose free is
   // enqueued, can be allocated too.
-  const std::size_t memory = least_memory(plan);
+  std::size_t memory = largest;
+  for (const Device device : plan.devices)
+    memory = std::min(memory, total_memory(device.ordinal()));
   // The other half is for the function and the rest of the program.
   while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {
   }
@@ -203,17 +196,6 @@ void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   throw_formatted(errc::out_of_memory, overlap_operation, backend::ok,
                   "%s do not fit into the %zu bytes of a device's memory",
                   describe_memory(plan).c_str(), memory);
-}
-
-void check_chunk_count(const OverlapPlan& plan) {
-  if (has_room_for_chunks(plan)) return;
-  refuse("the output has %zu %s, but %zu chunks of %zu each are written", plan.output.size,
-         unit_of(plan.output), divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
-}
-
-/// Whether strategy B can be faster than A.
-[[nodiscard]] bool can_use_steps(Device device, std::size_t chunk_bytes, std::size_t in_flight) {
-  return in_flight > 1 && chunk_bytes >= smallest_chunk_bytes && device.async_engine_count() > 1;
 }
 
 void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
@@ -249,7 +231,9 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,
   choose_devices(plan, options);
   plan.staged = any_staged(plan);
   choose_sizes(plan, options);
-  check_chunk_count(plan);
+  if (!has_room_for_chunks(plan))
+    refuse("the output has %zu %s, but %zu chunks of %zu each are written", plan.output.size,
+           unit_of(plan.output), divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
   choose_streams(plan, options);
   return plan;
 }
@@ -288,8 +272,9 @@ std::string describe_memory(const OverlapPlan& plan) {
 
 OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
                                         std::size_t in_flight, bool pageable_memory) {
-  const bool large_enough = !pageable_memory || chunk_bytes >= detail::smallest_staged_for_b;
-  return large_enough && detail::can_use_steps(device, chunk_bytes, in_flight)
+  const std::size_t least_for_b =
+      pageable_memory ? detail::smallest_staged_for_b : detail::smallest_chunk_bytes;
+  return in_flight > 1 && chunk_bytes >= least_for_b && device.async_engine_count() > 1
              ? OverlapStrategy::copy_compute_copy
              : OverlapStrategy::stream_per_chunk;
 }

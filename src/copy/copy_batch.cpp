@@ -57,7 +57,7 @@ void for_each_operation(std::size_t count, F f) {
     if (copy.from_kind) request.from_kind = copy.from_kind;
     validate(request, operation);
     const auto record = [&](std::uint64_t owner, const void* memory) {
-      const StreamRef stream = view_of(key_of(call.slot));
+      const StreamRef stream = call.stream();
       if (owner != 0 && owner != stream.id() && copy.bytes > 0) add_recorded_use(memory, stream);
     };
     record(copy.to_stream, copy.to);
@@ -134,13 +134,6 @@ void for_each_operation(std::size_t count, F f) {
   return counts.*of_results[static_cast<std::size_t>(done)];
 }
 
-[[nodiscard]] Operation about_batch(const Slot& slot,
-                                    std::span<const CopyOperation> operations) noexcept {
-  Operation batch = about(slot, OperationKind::copy, operation);
-  for (const CopyOperation& each : operations) batch.bytes += each.bytes;
-  return batch;
-}
-
 /// What the operations read and write: two uses each. Empty if there is no memory for the list.
 [[nodiscard]] std::vector<MemoryUse> uses_of(const Plan& plan) noexcept try {
   std::vector<MemoryUse> uses;
@@ -162,22 +155,23 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   CopyCall call{stream, detail::operation};
   const Plan plan = plan_batch(call, operations, options);
   std::vector<MemoryUse> uses;
-  ScopedEvent event{[&] { return about_batch(call.slot, operations); }};
+  ScopedEvent event{[&] {
+    Operation batch = about(call.slot, OperationKind::copy, call.operation);
+    for (const CopyOperation& each : operations) batch.bytes += each.bytes;
+    return batch;
+  }};
   const bool in_one_call = try_one_call(plan, call);
   const std::array in_list{try_list(plan, call, Direction::to_device),
                            try_list(plan, call, Direction::to_host)};
   CopyBatchResult counts;
   for_each_operation(plan.size(), [&](std::size_t i) {
     const PlannedCopy& copy = plan[i];
-    CopyEvent part{call, copy};
-    CopyResult done = CopyResult::nothing;
-    if (fits_one_call(copy) && in_one_call)
-      done = CopyResult::direct;
-    else if (fits_list(copy) && in_list[copy.direction() == Direction::to_host])
-      done = CopyResult::staged;
-    else
-      done = enqueue_copy(call, copy);
-    part.enqueued(copy, done);
+    const CopyResult done = enqueue_observed(call, copy, [&] {
+      if (fits_one_call(copy) && in_one_call) return CopyResult::direct;
+      if (fits_list(copy) && in_list[copy.direction() == Direction::to_host])
+        return CopyResult::staged;
+      return enqueue_copy(call, copy);
+    });
     ++count_of(counts, done);
   });
   if (Operation* const batch = event.operation()) [[unlikely]] {

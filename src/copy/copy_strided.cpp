@@ -21,6 +21,8 @@ struct Side {
 constexpr auto to_stride = &StridedDimension::to_stride;
 constexpr auto from_stride = &StridedDimension::from_stride;
 
+using Dimensions = std::span<const StridedDimension>;
+
 /// The dimensions in the order of the destination's strides, the innermost first. Dimensions that
 /// lie end to end on both sides are merged.
 struct Shape {
@@ -28,9 +30,7 @@ struct Shape {
   std::array<StridedDimension, max_strided_dimensions> dimensions{};
   std::size_t rank = 0;
 
-  [[nodiscard]] std::span<const StridedDimension> used() const noexcept {
-    return {dimensions.data(), rank};
-  }
+  [[nodiscard]] Dimensions used() const noexcept { return {dimensions.data(), rank}; }
   void add(const StridedDimension& outer) noexcept {
     StridedDimension& inner = dimensions[rank == 0 ? 0 : rank - 1];
     const auto is_next = [&](auto stride) {
@@ -69,11 +69,17 @@ struct Shape {
   return span;
 }
 
+/// The number of rows.
+[[nodiscard]] std::size_t count_of(Dimensions dimensions) noexcept {
+  std::size_t rows = 1;
+  for (const StridedDimension& each : dimensions) rows *= each.count;
+  return rows;
+}
 /// Where a row begins, from the first one. Rows are counted over all dimensions; their addresses
 /// rise on each side.
-[[nodiscard]] std::size_t offset_of(const Shape& shape, Side side, std::size_t row) noexcept {
+[[nodiscard]] std::size_t offset_of(Dimensions dimensions, Side side, std::size_t row) noexcept {
   std::size_t at = 0;
-  for (const StridedDimension& each : shape.used()) {
+  for (const StridedDimension& each : dimensions) {
     at += row % each.count * (each.*side.stride);
     row /= each.count;
   }
@@ -82,11 +88,11 @@ struct Shape {
 
 /// Whether any row of one side shares bytes with a row of the other.
 [[nodiscard]] bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
-  std::size_t rows = 1;
-  for (const StridedDimension& each : shape.used()) rows *= each.count;
+  const Dimensions used = shape.used();
   return do_rows_overlap(
-      rows, shape.width, [&](std::size_t row) { return to.begin + offset_of(shape, to, row); },
-      [&](std::size_t row) { return from.begin + offset_of(shape, from, row); });
+      count_of(used), shape.width,
+      [&](std::size_t row) { return to.begin + offset_of(used, to, row); },
+      [&](std::size_t row) { return from.begin + offset_of(used, from, row); });
 }
 
 [[nodiscard]] bool is_same(const Shape& shape, Side to, Side from) noexcept {
@@ -126,15 +132,12 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
   if (is_same(shape, destination, source)) return copy_request(stream, request, operation);
   if (do_overlap({to, to_span}, {from, from_span}) && do_sides_overlap(shape, destination, source))
     throw_invalid_argument(operation, "source and destination overlap in part");
-  if (shape.rank > 0) choose_rows(shape);
-  const StridedDimension rows =
-      shape.rank > 0 ? shape.dimensions[0] : StridedDimension{1, shape.width, shape.width};
-  Shape others{shape.width};
-  std::size_t copies = 1;
-  for (std::size_t i = 1; i < shape.rank; ++i)
-    copies *= (others.dimensions[others.rank++] = shape.dimensions[i]).count;
+  if (shape.rank == 0) shape.dimensions[shape.rank++] = {1, shape.width, shape.width};
+  choose_rows(shape);
+  const StridedDimension& rows = shape.dimensions[0];
+  const Dimensions others = shape.used().subspan(1);
   CopyResult result = CopyResult::nothing;
-  for (std::size_t i = 0; i < copies; ++i) {
+  for (std::size_t i = 0; i < count_of(others); ++i) {
     request.transfer = {static_cast<unsigned char*>(to) + offset_of(others, destination, i),
                         rows.to_stride,
                         source.begin + offset_of(others, source, i),

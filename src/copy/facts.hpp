@@ -2,7 +2,6 @@
 /// What copies and fills know about the stream and the memory.
 #pragma once
 
-#include "base/process.hpp"
 #include "copy/request.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
@@ -25,9 +24,10 @@ struct CopyCall {
   /// stream, or if the runtime must not be called now
   CopyCall(StreamRef stream, const char* doing)
       : operation{doing},
-        slot{enter_and_find(stream, doing)},
+        slot{enter_stream(stream, doing)},
         key{key_of(stream)},
         device{slot.device, doing} {
+    require_own_thread(slot, doing);
     mark_if_asked(slot);
   }
 
@@ -48,11 +48,6 @@ struct CopyCall {
   bool are_sources_protected = false;  // by protect_source()
 
  private:
-  [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
-    Slot& slot = enter_stream(stream, operation);
-    require_own_thread(slot, operation);
-    return slot;
-  }
   std::optional<bool> is_capturing_{};
 };
 

@@ -111,8 +111,6 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
 /// caller has changed.
 [[nodiscard]] std::optional<CopyResult> run(Route route, CopyCall& call, const PlannedCopy& copy) {
   switch (route) {
-    case Route::nothing:
-      return CopyResult::nothing;
     case Route::direct:
       return run_direct(call, copy);
     case Route::peer:
@@ -128,12 +126,24 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
       return CopyResult::staged;
     case Route::blocked:
       return run_blocked(call, copy);
-    case Route::seeded:  // fills only
+    case Route::nothing:  // not enqueued
+    case Route::seeded:   // fills only
     case Route::refused_by_policy:
     case Route::refused_in_capture:
       break;
   }
   refuse(route, call, copy.facts);
+}
+
+[[nodiscard]] CopyResult copy_each_row(StreamRef stream, CopyRequest request,
+                                       const char* operation) {
+  const Transfer t = request.transfer;
+  CopyResult result = CopyResult::nothing;
+  for (std::size_t row = 0; row < t.height; ++row) {
+    request.transfer = single_row(t.to + row * t.to_pitch, t.from + row * t.from_pitch, t.width);
+    result = together(result, copy_request(stream, request, operation));
+  }
+  return result;
 }
 
 }  // namespace
@@ -174,8 +184,7 @@ CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy) {
   return *done;
 }
 
-void CopyEvent::begin(const CopyCall& call, const PlannedCopy& copy) {
-  if (copy.route == Route::nothing) return;
+Operation about_copy(const CopyCall& call, const PlannedCopy& copy) noexcept {
   const CopyRequest& request = copy.request;
   Operation operation = about(call.slot, OperationKind::copy, call.operation);
   operation.to = request.transfer.to;
@@ -183,13 +192,13 @@ void CopyEvent::begin(const CopyCall& call, const PlannedCopy& copy) {
   operation.bytes = request.transfer.bytes();
   operation.to_kind = request.to_kind;
   operation.from_kind = request.from_kind;
-  event_.begin(operation);
+  return operation;
 }
 
 std::array<MemoryUse, 2> uses_of(const PlannedCopy& copy, CopyResult done) noexcept {
   const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
   const Transfer& t = copy.request.transfer;
-  const std::size_t width = has_nothing_to_do(copy.request) ? 0 : t.width;
+  const std::size_t width = copy.route == Route::nothing ? 0 : t.width;
   const auto is_done = [&](const MemoryFacts& side) {
     return at_the_call && side.kind == MemoryKind::pageable;
   };
@@ -210,32 +219,13 @@ CopyResult together(CopyResult a, CopyResult b) noexcept {
   return CopyResult::nothing;
 }
 
-namespace {
-
-[[nodiscard]] CopyResult copy_each_row(StreamRef stream, CopyRequest request,
-                                       const char* operation) {
-  const Transfer t = request.transfer;
-  CopyResult result = CopyResult::nothing;
-  for (std::size_t row = 0; row < t.height; ++row) {
-    request.transfer = {
-        t.to + row * t.to_pitch, t.width, t.from + row * t.from_pitch, t.width, t.width, 1};
-    result = together(result, copy_request(stream, request, operation));
-  }
-  return result;
-}
-
-}  // namespace
-
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
   CopyCall call{stream, operation};
   validate(request, operation);
   if (!has_nothing_to_do(request) && !fits_one_copy(request.transfer))
     return copy_each_row(stream, request, operation);
   const PlannedCopy copy = plan_copy(call, request);
-  CopyEvent event{call, copy};
-  const CopyResult done = enqueue_copy(call, copy);
-  event.enqueued(copy, done);
-  return done;
+  return enqueue_observed(call, copy, [&] { return enqueue_copy(call, copy); });
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -11,6 +11,7 @@
 #include <runnel/config.hpp>
 
 #include <array>
+#include <concepts>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -27,6 +28,7 @@ struct PlannedCopy {
 /// Resolves the facts and chooses the route, but enqueues nothing. @throws errc::not_permitted or
 /// errc::capture if the copy is refused
 [[nodiscard]] PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request);
+/// Requires: there is something to do.
 CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
 /// Whether unfinished work that the library knows of may write the copy's source.
 [[nodiscard]] bool may_be_written(const PlannedCopy& copy) noexcept;
@@ -34,23 +36,19 @@ CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
 /// What the copy reads, and what it writes.
 [[nodiscard]] std::array<MemoryUse, 2> uses_of(const PlannedCopy& copy, CopyResult done) noexcept;
 
-/// Emits the copy to the observers. Costs one load if there are none.
-class CopyEvent {
- public:
-  CopyEvent(const CopyCall& call, const PlannedCopy& copy) {
-    if (is_observed()) [[unlikely]]
-      begin(call, copy);
-  }
-  void enqueued(const PlannedCopy& copy, CopyResult done) {
-    if (Operation* const operation = event_.operation()) [[unlikely]]
-      operation->uses = uses_of(copy, done);
-  }
-
- private:
-  void begin(const CopyCall& call, const PlannedCopy& copy);
-
-  ScopedEvent event_;
-};
+/// The copy for the observers, before it is enqueued.
+[[nodiscard]] Operation about_copy(const CopyCall& call, const PlannedCopy& copy) noexcept;
+/// Calls `enqueue()`, unless there is nothing to do, and emits the copy to the observers. Costs one
+/// load if there are none.
+template <std::invocable F>
+CopyResult enqueue_observed(const CopyCall& call, const PlannedCopy& copy, F enqueue) {
+  if (copy.route == Route::nothing) return CopyResult::nothing;
+  ScopedEvent event{[&] { return about_copy(call, copy); }};
+  const CopyResult done = enqueue();
+  if (Operation* const operation = event.operation()) [[unlikely]]
+    operation->uses = uses_of(copy, done);
+  return done;
+}
 
 /// The result of a copy of two parts: the weaker one, because memory may be reused only after both
 /// parts are done.

@@ -2,7 +2,6 @@
 #include "copy/short_copy.hpp"
 
 #include "base/check.hpp"
-#include "base/not_copied.hpp"
 #include "base/push_front.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -110,7 +109,7 @@ class ShortRing {
   }
   void give_back() noexcept {
     if (memory_ == nullptr) return;
-    bytes_in_rings.fetch_sub(bytes_, std::memory_order_relaxed);
+    bytes_in_rings -= bytes_;
     bytes_ = 0;
     free_own_pinned(std::exchange(memory_, nullptr));
   }
@@ -142,9 +141,10 @@ class ShortRing {
   }
   /// All memory is free. Requires: the stream is idle, and never writes the value.
   void restart() noexcept { taken_ = at_ = announced_ = stuck_before_ = 0; }
-  /// Enqueues a write of the position, if the last one lies at least `lines` behind.
+  /// Enqueues a write of the position, if the device has stream values and the last one lies at
+  /// least `lines` behind.
   void announce(const CopyCall& call, std::uint64_t lines) {
-    if (taken_ - announced_ < lines) return;
+    if (taken_ - announced_ < lines || !has_stream_values(call.slot.device)) return;
     announced_ = taken_;
     check(backend::stream_write_value(call.slot.handle, value().address(),
                                       static_cast<std::uint32_t>(announced_)),
@@ -170,8 +170,7 @@ class ShortRing {
   }
   [[nodiscard]] bool may_grow() const noexcept {
     return copies_ == copies_without_ring && bytes_ < largest_ring &&
-           (bytes_ < modest_ring ||
-            bytes_in_rings.load(std::memory_order_relaxed) + 3 * bytes_ <= large_rings_up_to);
+           (bytes_ < modest_ring || bytes_in_rings + 3 * bytes_ <= large_rings_up_to);
   }
   void begin(StreamKey stream) noexcept {
     give_back();
@@ -196,7 +195,7 @@ class ShortRing {
     give_back();
     memory_ = memory;
     bytes_ = bytes;
-    bytes_in_rings.fetch_add(bytes, std::memory_order_relaxed);
+    bytes_in_rings += bytes;
     attach(*stream.slot);
     restart();
     value().set(0);
@@ -239,7 +238,7 @@ constinit sync::Atomic<ShortRing*> rings{nullptr};
 
 template <class F>
 void for_each_ring(F f) noexcept {
-  for (ShortRing* each = rings.load(std::memory_order_acquire); each != nullptr; each = each->next)
+  for (ShortRing* each = rings; each != nullptr; each = each->next)
     if (const TryFlag locked{each->locked}) f(*each);
 }
 
@@ -250,22 +249,11 @@ void for_each_ring(F f) noexcept {
     return known;
   auto fresh = std::unique_ptr<ShortRing>{new (std::nothrow) ShortRing};
   if (fresh == nullptr) return nullptr;
-  if (!slot.short_ring.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
-    return known;
+  if (!slot.short_ring.compare_exchange_strong(known, fresh.get())) return known;
   give_back_rings_in_shortage();
   push_front(rings, *fresh, fresh->next);
   return fresh.release();
 }
-
-/// Gives the ring's memory back after each of a stream's first copies.
-class RingUse : NotCopied {
- public:
-  explicit RingUse(ShortRing& ring) noexcept : ring_{ring} {}
-  ~RingUse() { ring_.finish(); }
-
- private:
-  ShortRing& ring_;
-};
 
 /// Whether the ring may be used now. Without stream values only an idle stream shows that it has
 /// passed the ring's memory.
@@ -279,7 +267,7 @@ class RingUse : NotCopied {
 }
 
 [[nodiscard]] bool looks_usable(const Transfer& t, Direction direction) noexcept {
-  return look_usable(host_range(t, direction, 0, t.height), page_use(direction));
+  return look_usable(host_range(t, direction), page_use(direction));
 }
 
 [[nodiscard]] bool is_in_row(ShortRing& ring, std::size_t bytes) noexcept {
@@ -302,7 +290,7 @@ void move_bytes(const Transfer& t) noexcept {
   move_bytes({block, t.width, t.from, t.from_pitch, t.width, t.height});
   check(enqueue_transfer({t.to, t.to_pitch, block, t.width, t.width, t.height}, call.slot.handle),
         call.operation);
-  if (has_stream_values(call.slot.device)) ring.announce_sometimes(call);
+  ring.announce_sometimes(call);
   return true;
 }
 
@@ -320,7 +308,7 @@ struct Arriving {
   check(
       enqueue_transfer({block, t.width, t.from, t.from_pitch, t.width, t.height}, call.slot.handle),
       call.operation);
-  if (has_stream_values(call.slot.device)) ring.announce(call, 1);
+  ring.announce(call, 1);
   arriving = {{t.to, t.to_pitch, block, t.width, t.width, t.height}, ring.announced()};
   return true;
 }
@@ -355,9 +343,9 @@ struct Arriving {
 void ShortRing::give_back_unused_rings() noexcept {
   static constinit sync::Atomic<Clock::rep> last{0};
   const Clock::rep now = Clock::now().time_since_epoch().count();
-  Clock::rep before = last.load(std::memory_order_relaxed);
+  Clock::rep before = last;
   if (now - before < Clock::duration{unused_for}.count() ||
-      !last.compare_exchange_strong(before, now, std::memory_order_relaxed))
+      !last.compare_exchange_strong(before, now))
     return;
   for_each_ring([](ShortRing& ring) { ring.give_back_unused(); });
 }
@@ -372,9 +360,10 @@ bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction directio
   // ring may give memory back, whose use is recorded on the stream.
   if (!is_usable(*ring, call, direction)) return false;
   if (!ring->prepare(call.key, transfer.bytes())) return false;
-  const RingUse use{*ring};
-  return direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
-                                           : copy_to_host(*ring, call, transfer);
+  const bool is_done = direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
+                                                         : copy_to_host(*ring, call, transfer);
+  ring->finish();
+  return is_done;
 }
 
 void give_back_short_copy_rings() noexcept {

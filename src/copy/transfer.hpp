@@ -33,14 +33,8 @@ struct Transfer {
 }
 
 /// The same transfer, as a single row if the rows lie end to end on both sides.
-[[nodiscard]] inline Transfer flattened(Transfer t) noexcept {
-  if (t.to_pitch == t.width && t.from_pitch == t.width) {
-    t.width *= t.height;
-    t.to_pitch = t.width;
-    t.from_pitch = t.width;
-    t.height = 1;
-  }
-  return t;
+[[nodiscard]] inline Transfer flattened(const Transfer& t) noexcept {
+  return t.to_pitch == t.width && t.from_pitch == t.width ? single_row(t.to, t.from, t.bytes()) : t;
 }
 
 /// The runtimes take no larger pitch.
@@ -97,12 +91,10 @@ template <class ToRow, class FromRow>
 /// The direction of a transfer between host and device.
 enum class Direction { to_device, to_host };
 
-/// The range of host memory of some rows of a transfer.
-[[nodiscard]] inline Range host_range(const Transfer& t, Direction direction, std::size_t first_row,
-                                      std::size_t rows) noexcept {
-  return direction == Direction::to_device
-             ? range_of_rows(t.from + first_row * t.from_pitch, t.from_pitch, t.width, rows)
-             : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
+/// The transfer's range of host memory.
+[[nodiscard]] inline Range host_range(const Transfer& t, Direction direction) noexcept {
+  return direction == Direction::to_device ? range_of_rows(t.from, t.from_pitch, t.width, t.height)
+                                           : range_of_rows(t.to, t.to_pitch, t.width, t.height);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -55,11 +55,6 @@ enum class Mapping { unknown, refused, file, plain };
 
 }  // namespace
 
-bool look_usable(Range range, PageUse use) noexcept {
-  Range plain{};
-  return look_usable(range, use, plain);
-}
-
 bool look_usable(Range range, PageUse use, Range& plain) noexcept {
   const std::uintptr_t begin = address_of(range.begin), known = address_of(plain.begin);
   if (begin >= known && begin + range.bytes <= known + plain.bytes) return true;

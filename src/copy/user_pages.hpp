@@ -16,11 +16,13 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 }
 
 /// False if a page maps a file, or does not permit `use`. True otherwise, and if the system cannot
-/// answer (before Linux 6.11). Takes about a microsecond.
-[[nodiscard]] bool look_usable(Range range, PageUse use) noexcept;
-/// The same for many ranges. `plain` is a mapping that was found usable and maps no file, or empty:
-/// ranges within it need no further system call.
+/// answer (before Linux 6.11). Takes about a microsecond. `plain` is a mapping that was found
+/// usable and maps no file, or empty: further ranges within it need no system call.
 [[nodiscard]] bool look_usable(Range range, PageUse use, Range& plain) noexcept;
+[[nodiscard]] inline bool look_usable(Range range, PageUse use) noexcept {
+  Range plain{};
+  return look_usable(range, use, plain);
+}
 /// False if the process has no readable memory at the address, as for device memory. True if the
 /// system cannot answer.
 [[nodiscard]] bool is_process_memory(const void* address) noexcept;

@@ -38,8 +38,6 @@ struct Work {
   [[nodiscard]] std::size_t bytes() const noexcept {
     return segments.empty() ? rows.bytes() : segments.back().begin + segments.back().bytes;
   }
-  /// From the first to the last byte of the host's memory.
-  [[nodiscard]] Range host_memory() const noexcept;
 };
 /// Sorts the list by device address, and sets `begin`.
 void sort_segments(Segments& segments) noexcept;

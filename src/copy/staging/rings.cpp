@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/staging/rings.hpp"
 
-#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/lost_device.hpp"
 #include "base/never_destroyed.hpp"
@@ -12,9 +11,7 @@
 #include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
 #include "copy/staging/cut.hpp"
-#include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
-#include "device/device_table.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
@@ -61,16 +58,15 @@ void cancel_jobs_of_lost_devices() noexcept {
 
 /// The options with the environment's values, or the defaults, for what they leave open.
 [[nodiscard]] StagingOptions completed(StagingOptions o) noexcept {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const int processors = static_cast<int>(std::thread::hardware_concurrency());
   if (o.workers == 0)
-    o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, max_workers).value_or(0);
-  if (o.workers == 0)
-    o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
+    o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, max_workers)
+                    .value_or(std::clamp(processors * 3 / 4, 1, 12));
   o.workers = std::min(o.workers, max_workers);
-  if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
-  if (o.chunk == 0) o.chunk = std::size_t{16} << 20;
-  o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, std::size_t{1} << 30));
-  if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(0);
-  if (o.memory == 0) o.memory = std::size_t{512} << 20;
+  if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(16 * mib);
+  o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, 1024 * mib));
+  if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(512 * mib);
   return o;
 }
 
@@ -99,10 +95,8 @@ StagingOptions StagingRings::options() {
 std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
   std::size_t row = 0;
   for (const auto& ring : rings_) {
-    const bool is_over = ring->data == nullptr || ring->is_unused() ||
-                         ring->given_up.load(std::memory_order_acquire);
-    if (ring->owner == owner && !is_over)
-      row = std::max(row, ring->row.load(std::memory_order_relaxed));
+    const bool is_over = ring->data == nullptr || ring->is_unused() || ring->given_up;
+    if (ring->owner == owner && !is_over) row = std::max(row, ring->row.load());
   }
   return row;
 }
@@ -113,9 +107,7 @@ std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
-    if (ring->data == nullptr || ring->bytes < bytes ||
-        ring->given_up.load(std::memory_order_acquire))
-      continue;
+    if (ring->data == nullptr || ring->bytes < bytes || ring->given_up) continue;
     if (ring->owner == owner) return ring.get();
     if (ring->is_unused() && (best == nullptr || ring->bytes < best->bytes)) best = ring.get();
   }
@@ -167,7 +159,7 @@ std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) cons
 void StagingRings::start_workers(const char* operation) {
   if (started_) return;
   give_back_rings_in_shortage();
-  before_lost_device_is_reported.store(cancel_jobs_of_lost_devices, std::memory_order_release);
+  before_lost_device_is_reported = cancel_jobs_of_lost_devices;
   options_ = completed(options_);
   if (!staging_workers().start(options_.workers))
     throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
@@ -203,19 +195,18 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* ope
   if (ring == nullptr) {
     // Copies of other streams use all the memory.
     const ScopedWait wait{operation};
+    lock.unlock();
     try_for(ring_patience, [&] {
-      ring = find_ring(id, smallest_ring);
-      if (ring != nullptr) return true;
-      lock.unlock();
-      sync::yield();
       lock.lock();
-      return false;
+      ring = find_ring(id, smallest_ring);
+      if (ring == nullptr) lock.unlock();
+      return ring != nullptr;
     });
     if (ring == nullptr) throw_shortage(refusal, operation);
   }
   ring->owner = id;
-  ring->row.store(row, std::memory_order_relaxed);
-  ring->active.fetch_add(1, std::memory_order_acq_rel);
+  ring->row = row;
+  ++ring->active;
   return *ring;
 }
 
@@ -236,12 +227,10 @@ void StagingRings::trim() noexcept {
 }
 
 void give_back_rings_in_shortage() noexcept {
-  give_back_copy_memory.store(
-      [](bool beyond_limit) noexcept {
-        give_back_short_copy_rings();
-        if (!beyond_limit) staging_rings().trim();
-      },
-      std::memory_order_release);
+  give_back_copy_memory = [](bool beyond_limit) noexcept {
+    give_back_short_copy_rings();
+    if (!beyond_limit) staging_rings().trim();
+  };
 }
 
 }  // namespace detail

@@ -4,7 +4,6 @@
 #include "backend.hpp"
 #include "base/check.hpp"
 #include "copy/staging/cut.hpp"
-#include "copy/staging/job.hpp"
 #include "copy/staging/rings.hpp"
 #include "copy/staging/workers.hpp"
 #include "device/device_table.hpp"
@@ -200,9 +199,7 @@ void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
       ring.release();
       continue;
     }
-    const JobPtr job =
-        make_job(slot, std::move(work), ring,
-                 may_read_now && work.direction == Direction::to_device, with_values);
+    const JobPtr job = make_job(slot, std::move(work), ring, may_read_now, with_values);
     if (!with_values) return stage_with_host_functions(job, slot.handle, operation);
     stage_with_values(job, slot.handle, operation);
     return note_sources(*job);

@@ -4,11 +4,8 @@
 #include "base/never_destroyed.hpp"
 #include "base/relax.hpp"
 #include "base/start_thread.hpp"
-#include "base/sync.hpp"
 
-#include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {

@@ -249,7 +249,6 @@ std::vector<AwaitedTimeline> begin_device_wait(int) noexcept {
   return found;
 }
 bool has_stream_values(int) { return true; }
-bool look_usable(Range, PageUse) noexcept { return true; }
 bool look_usable(Range, PageUse, Range&) noexcept { return true; }
 bool populate_pages(Range, PageUse) noexcept { return true; }
 backend::status free_pinned_pages(void* block) noexcept {

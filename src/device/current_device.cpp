@@ -27,21 +27,32 @@ using Others = std::array<CurrentStream, max_devices>;
 // then made while the thread ends.
 thread_local constinit Others* others = nullptr;
 
-void delete_others(void*) { delete std::exchange(others, nullptr); }
-
 /// Allocates the table if there may be a second device, so that the end of a scope need not
 /// allocate.
 /// @throws std::bad_alloc
 void reserve_others() {
   if (others != nullptr || single_device()) return;
   others = new Others{};
-  at_thread_end(delete_others, nullptr);
+  at_thread_end([](void*) { delete std::exchange(others, nullptr); }, nullptr);
 }
 
 void reset_current_device() noexcept {
   cached_device = -1;
   current = {};
   if (others != nullptr) *others = {};
+}
+
+void cache_device(int device) noexcept {
+  if (device == cached_device) return;
+  // The next read then calls the runtime, and throws in a forked child.
+  if (cached_device < 0) call_in_forked_child(reset_current_device);
+  if (cached_device >= 0) {
+    const CurrentStream next = stream_set_on(device);
+    const CurrentStream left = std::exchange(current, next);
+    const int left_device = std::exchange(cached_device, device);
+    set_stream_on(left_device, left);
+  }
+  cached_device = device;
 }
 
 }  // namespace
@@ -60,26 +71,6 @@ void reset_thread_settings() noexcept {
   reset_current_device();
   policy_of_thread = Pageable::stage;
 }
-
-namespace {
-
-void switch_cached_device(int device) noexcept {
-  // The next read then calls the runtime, and throws in a forked child.
-  if (cached_device < 0) call_in_forked_child(reset_current_device);
-  if (cached_device >= 0) {
-    const CurrentStream next = stream_set_on(device);
-    const CurrentStream left = std::exchange(current, next);
-    const int left_device = std::exchange(cached_device, device);
-    set_stream_on(left_device, left);
-  }
-  cached_device = device;
-}
-
-void cache_device(int device) noexcept {
-  if (device != cached_device) switch_cached_device(device);
-}
-
-}  // namespace
 
 int read_current_device(const char* operation) {
   if (cached_device >= 0 && (single_device() || in_host_function)) return cached_device;

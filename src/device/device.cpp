@@ -22,16 +22,11 @@ constinit sync::Atomic<int> known_device_count{0};
 namespace {
 
 backend::status count_devices(int& count) noexcept {
-  count = 0;  // some runtimes leave it unchanged when they fail
   const backend::status s = backend::device_count(count);
-  if (s != backend::ok) {
-    backend::forget_error(s);
-    count = 0;
-  }
+  if (!succeeded_or_forget(s)) count = 0;
   count = std::clamp(count, 0, max_devices);
   // A library that finds no device reports nothing: the program may load that of another backend.
-  if (known_device_count.exchange(count, std::memory_order_relaxed) == 0 && count > 0)
-    name_unknown_variables();
+  if (known_device_count.exchange(count) == 0 && count > 0) name_unknown_variables();
   return s;
 }
 
@@ -49,12 +44,12 @@ constinit CachedProperties cached[max_devices];
 [[nodiscard]] int known_attribute(int device, backend::Attribute which,
                                   const char* operation = "ask what a device can do") {
   sync::Atomic<int>& known = cached[device].attributes[static_cast<int>(which)];
-  if (known.load(std::memory_order_relaxed) == 0) {
+  if (known == 0) {
     int value = 0;
     check(backend::device_attribute(value, which, device), operation);
-    known.store(value + 1, std::memory_order_relaxed);
+    known = value + 1;
   }
-  return known.load(std::memory_order_relaxed) - 1;
+  return known - 1;
 }
 
 [[nodiscard]] int attribute_of(int device, backend::Attribute which, const char* operation) {
@@ -62,66 +57,6 @@ constinit CachedProperties cached[max_devices];
   return known_attribute(device, which, operation);
 }
 
-}  // namespace
-
-int device_count() noexcept {
-  int count = known_device_count.load(std::memory_order_relaxed);
-  if (count == 0) count_devices(count);
-  return count;
-}
-
-void require_device(int device, const char* operation) {
-  int count = device_count();
-  if (device >= 0 && device < count) [[likely]]
-    return;
-  if (count == 0) {
-    // Queries again to learn the reason: there is no device, or the runtime failed.
-    const backend::status s = count_devices(count);
-    const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device ||
-                         backend::classify(s) == errc::driver_too_old;
-    if (!is_none) throw_status(s, operation);
-    if (count == 0) throw_error(errc::no_device, operation, Device::why_no_device().c_str());
-    if (device >= 0 && device < count) return;
-  }
-  throw_formatted(errc::invalid_device, operation, backend::ok,
-                  "there is no device %d: there %s %d, numbered from 0", device,
-                  count == 1 ? "is" : "are", count);
-}
-
-PriorityRange priority_range_of(int device, const char* operation) {
-  require_device(device, operation);
-  CachedProperties& entry = cached[device];
-  if (!entry.has_priorities.load(std::memory_order_acquire)) {
-    int least = 0, greatest = 0;
-    const ScopedDevice on{device, operation};
-    check(backend::priority_range(least, greatest), operation);
-    entry.least_priority.store(least, std::memory_order_relaxed);
-    entry.greatest_priority.store(greatest, std::memory_order_relaxed);
-    entry.has_priorities.store(true, std::memory_order_release);
-  }
-  return {entry.least_priority.load(std::memory_order_relaxed),
-          entry.greatest_priority.load(std::memory_order_relaxed)};
-}
-
-bool has_memory_pools(int device) { return known_attribute(device, memory_pools) != 0; }
-bool has_stream_values(int device) {
-  return known_attribute(device, stream_memory_operations) != 0;
-}
-bool accesses_pageable_memory(int device) {
-  return known_attribute(device, pageable_memory_access) != 0;
-}
-bool reads_host_page_tables(int device) {
-  return known_attribute(device, pageable_memory_access_uses_host_page_tables) != 0;
-}
-
-std::size_t total_memory(int device) {
-  sync::Atomic<std::size_t>& total = cached[device].memory;
-  if (total.load(std::memory_order_relaxed) == 0)
-    total.store(Device{device}.memory_info().total, std::memory_order_relaxed);
-  return total.load(std::memory_order_relaxed);
-}
-
-namespace {
 constinit sync::Atomic<bool> granted[max_devices][max_devices];
 
 /// Grants or revokes the device's access to the memory pool of `peer`, if it has one. Peer access
@@ -131,18 +66,6 @@ void allow_pool_access(int device, int peer, bool allow, const char* operation) 
   const ScopedDevice on{peer, operation};
   check(backend::allow_pool_access(peer, device, allow), operation);
 }
-}  // namespace
-
-void grant_pool_access(int device, int owner, const char* operation) {
-  if (owner < 0 || owner == device || granted[device][owner].load(std::memory_order_acquire))
-    return;
-  int can = 0;
-  check(backend::can_access_peer(can, device, owner), operation);
-  if (can != 0) internal_call([&] { allow_pool_access(device, owner, true, operation); });
-  granted[device][owner].store(true, std::memory_order_release);
-}
-
-namespace {
 
 constexpr const char* counting = "count the devices";
 
@@ -191,6 +114,70 @@ template <class Matches>
 }
 
 }  // namespace
+
+int device_count() noexcept {
+  int count = known_device_count;
+  if (count == 0) count_devices(count);
+  return count;
+}
+
+void require_device(int device, const char* operation) {
+  int count = device_count();
+  if (device >= 0 && device < count) [[likely]]
+    return;
+  if (count == 0) {
+    // Queries again to learn the reason: there is no device, or the runtime failed.
+    const backend::status s = count_devices(count);
+    const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device ||
+                         backend::classify(s) == errc::driver_too_old;
+    if (!is_none) throw_status(s, operation);
+    if (count == 0) throw_error(errc::no_device, operation, Device::why_no_device().c_str());
+    if (device >= 0 && device < count) return;
+  }
+  throw_formatted(errc::invalid_device, operation, backend::ok,
+                  "there is no device %d: there %s %d, numbered from 0", device,
+                  count == 1 ? "is" : "are", count);
+}
+
+PriorityRange priority_range_of(int device, const char* operation) {
+  require_device(device, operation);
+  CachedProperties& entry = cached[device];
+  if (!entry.has_priorities) {
+    int least = 0, greatest = 0;
+    const ScopedDevice on{device, operation};
+    check(backend::priority_range(least, greatest), operation);
+    entry.least_priority = least;
+    entry.greatest_priority = greatest;
+    entry.has_priorities = true;
+  }
+  return {entry.least_priority.load(), entry.greatest_priority.load()};
+}
+
+bool has_memory_pools(int device) { return known_attribute(device, memory_pools) != 0; }
+bool has_stream_values(int device) {
+  return known_attribute(device, stream_memory_operations) != 0;
+}
+bool accesses_pageable_memory(int device) {
+  return known_attribute(device, pageable_memory_access) != 0;
+}
+bool reads_host_page_tables(int device) {
+  return known_attribute(device, pageable_memory_access_uses_host_page_tables) != 0;
+}
+
+std::size_t total_memory(int device) {
+  sync::Atomic<std::size_t>& total = cached[device].memory;
+  if (total == 0) total = Device{device}.memory_info().total;
+  return total;
+}
+
+void grant_pool_access(int device, int owner, const char* operation) {
+  if (owner < 0 || owner == device || granted[device][owner]) return;
+  int can = 0;
+  check(backend::can_access_peer(can, device, owner), operation);
+  if (can != 0) internal_call([&] { allow_pool_access(device, owner, true, operation); });
+  granted[device][owner] = true;
+}
+
 }  // namespace detail
 
 using namespace detail;
@@ -358,7 +345,7 @@ void Device::disable_peer_access(Device peer) const {
   const InternalDeviceCall call{ordinal_, "disable peer access"};
   call.check(backend::disable_peer_access(peer.ordinal_));
   allow_pool_access(ordinal_, peer.ordinal_, false, call.operation());
-  granted[ordinal_][peer.ordinal_].store(false, std::memory_order_release);
+  granted[ordinal_][peer.ordinal_] = false;
 }
 
 RuntimeVersion runtime_version() {

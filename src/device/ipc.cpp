@@ -7,7 +7,6 @@
 
 #include <sys/random.h>
 
-#include <atomic>
 #include <cstring>
 #include <ctime>
 #include <type_traits>
@@ -21,13 +20,13 @@ constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 /// the same one.
 [[nodiscard]] std::uint64_t this_process() noexcept {
   static constinit sync::Atomic<std::uint64_t> number{0};
-  std::uint64_t known = number.load(std::memory_order_acquire);
+  std::uint64_t known = number;
   if (known != 0) return known;
   std::uint64_t fresh = 0;
   if (getrandom(&fresh, sizeof fresh, 0) != sizeof fresh)
     fresh = static_cast<std::uint64_t>(std::time(nullptr));
   fresh |= 1;
-  return number.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
+  return number.compare_exchange_strong(known, fresh) ? fresh : known;
 }
 
 /// FNV-1a. It detects corrupted or truncated bytes, and does not protect against forgery.

@@ -33,8 +33,7 @@ struct Divisions {
 Divisions& divisions() { return never_destroyed<Divisions>(); }
 
 void require_numbers(int device, std::span<const int> wanted) {
-  const int all = Device{device}.multiprocessor_count();
-  int left = all;
+  int left = Device{device}.multiprocessor_count();
   for (const int number : wanted) {
     if (number < 1) throw_invalid_argument(dividing, "a part has at least one multiprocessor");
     if (number >= left)

@@ -41,6 +41,7 @@ TEST_F(Callbacks, HostFunctionsMustNotSetTheCurrentStream) {
     EXPECT_SAYS(TEXT_OF(other.use()), words);
     EXPECT_SAYS(TEXT_OF(set_current_stream(other)), words);
     EXPECT_SAYS(TEXT_OF(StreamGuard{other}), words);
+    EXPECT_ERROR(not_permitted, StreamGuard{other});
     EXPECT_SAYS(TEXT_OF(outside.reset(own)), words);
     EXPECT_SAYS(TEXT_OF(StreamContext::Guard{context}), words);
     EXPECT_SAYS(TEXT_OF(other.device().use()), words);

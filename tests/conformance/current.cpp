@@ -319,34 +319,6 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
   EXPECT_LE(growth(6000, true), of_the_runtime + static_cast<std::ptrdiff_t>(heap_slack));
 }
 
-TEST_F(Current, AGuardInsideAHostFunctionDoesNotAffectTheCaller) {
-  Stream mine, stream;
-  const StreamGuard with{mine};
-  auto code = std::make_shared<std::error_code>();
-  stream.launch_host_func([code, view = StreamRef{stream}] {
-    *code = code_of([&] { const StreamGuard inside{view}; });
-  });
-  stream.synchronize();
-  EXPECT_EQ(*code, errc::not_permitted);
-  EXPECT_CURRENT(mine);
-}
-
-TEST_F(Current, AContextCarriesTheCurrentStreamToAnotherThread) {
-  Stream stream;
-  const StreamGuard with{stream};
-  const StreamContext here;
-  on_thread([&] {
-    const StreamRef found = current_stream();
-    EXPECT_NE(found, stream);
-    {
-      const StreamContext::Guard carried{here};
-      EXPECT_CURRENT(stream);
-    }
-    EXPECT_CURRENT(found);
-  });
-  EXPECT_CURRENT(stream);
-}
-
 TEST_F(CurrentTwo, AContextCarriesTheCurrentStreamOfEveryDevice) {
   Stream a{first}, b{second};
   on_thread([&] {

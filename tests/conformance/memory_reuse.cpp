@@ -283,17 +283,6 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
   EXPECT_GT(refused, 0);
 }
 
-TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
-  const Stream stream;
-  EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
-  Gate gate{stream};
-  {
-    const Buffer buffer{percent(90), stream};
-  }
-  EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
-  gate.open_and_wait(stream);
-}
-
 TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
   const Stream stream, other;
   device().synchronize();

@@ -786,15 +786,6 @@ TEST_F(PinnedMemory, ABlockFreedOnAnIdleStreamIsFreeAtOnce) {
   repeat(100, [&] { EXPECT_EQ(code_of(use), nothing_thrown); });
 }
 
-TEST_F(PinnedMemory, ABlockFreedOnAnotherThreadIsReused) {
-  Buffer buffer{size};
-  const void* const address = buffer.data();
-  on_thread([taken = std::move(buffer)] { EXPECT_NE(taken.data(), nullptr); });
-  EXPECT_EQ(buffer.data(), nullptr);
-  EXPECT_EQ(since().blocks, 0U);
-  EXPECT_EQ(next_block(), address);
-}
-
 TEST_F(PinnedMemory, BlocksThatHostFunctionsDropDoNotPileUp) {
   constexpr size_t depth = 4;
   Stream stream;

@@ -102,25 +102,6 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
   EXPECT_ALL(few, 7);
 }
 
-TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
-  constexpr int threads = 4, rounds = 200;
-  constexpr size_t size = 60 * kib;
-  Stream stream;
-  DeviceBytes there{threads * size, stream};
-  stream.synchronize();
-  on_threads(threads, [&](int thread) {
-    unsigned char* const own = there.data() + static_cast<size_t>(thread) * size;
-    Bytes back(size);
-    for (int round : range(rounds)) {
-      const Bytes source = pattern(size, static_cast<unsigned>(threads * round + thread));
-      copy_bytes(stream, own, source.data(), size);
-      copy_bytes(stream, back.data(), own, size);
-      stream.synchronize();
-      ASSERT_TRUE(back == source) << round;
-    }
-  });
-}
-
 size_t pinned_now() {
   const PinnedStatistics now = PinnedPool::statistics();
   return now.in_use + now.cached;

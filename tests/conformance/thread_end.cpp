@@ -23,24 +23,19 @@ struct EnqueuesAtTheEnd {
 };
 thread_local EnqueuesAtTheEnd at_the_end;
 
-TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
-  const auto ran = shared_count();
-  repeat(20, [&] {
-    on_thread([&, here = device()] {
-      // constructed first, so destroyed after everything that the library makes
-      at_the_end.arm(ran, here);
-      StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
+TEST_F(ThreadEnd, ADestructorUsesTheStreamAlsoAsTheFirst) {
+  for (const bool is_first : {true, false}) {
+    const auto ran = shared_count();
+    repeat(20, [&] {
+      on_thread([&, here = device()] {
+        // constructed first, so destroyed after everything that the library makes
+        at_the_end.arm(ran, here);
+        if (!is_first) StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
+      });
     });
-  });
-  device().synchronize();
-  EXPECT_EQ(*ran, 20 * 4);
-}
-
-TEST_F(ThreadEnd, ADestructorIsTheFirstToUseTheStream) {
-  const auto ran = shared_count();
-  repeat(20, [&] { on_thread([&, here = device()] { at_the_end.arm(ran, here); }); });
-  device().synchronize();
-  EXPECT_EQ(*ran, 20 * 3);
+    device().synchronize();
+    EXPECT_EQ(*ran, is_first ? 20 * 3 : 20 * 4);
+  }
 }
 
 }  // namespace conformance::thread_end_cases

@@ -92,15 +92,6 @@ void fail(MpiState& state, const char* operation, int result) {
   state.check();
 }
 
-/// @throws if the communicator is broken. Breaks it if an operation that began at `begin` has
-/// exceeded the timeout.
-void require_time(MpiState& state, const char* operation, sync::Clock::time_point begin) {
-  state.check();
-  if (!is_late(state.options, begin)) return;
-  state.break_with(errc::timed_out, operation, late_text(state.options).c_str());
-  state.check();
-}
-
 /// Polls until all requests are complete. If the time runs out or the communicator breaks, it
 /// throws, and the requests stay in MPI. MPI_Waitall() is not used because that of Open MPI 4.1
 /// does not return if a message was too long.
@@ -119,7 +110,9 @@ void finish(MpiState& state, const char* operation, std::span<MPI_Request> reque
     if (are_over) return;
     if (polls % 64 != 0) continue;
     sync::yield();
-    require_time(state, operation, begin);
+    if (is_late(state.options, begin))
+      state.break_with(errc::timed_out, operation, late_text(state.options).c_str());
+    state.check();
   }
 }
 

@@ -124,10 +124,6 @@ class Stager : public std::enable_shared_from_this<Stager> {
   void run(const StagedOperation& operation) noexcept;
   void run_piece(const StagedOperation& operation, std::size_t piece);
   void enqueue_pieces(const StagedOperation& operation);
-  ///@{ Enqueue on the stream: a wait for MPI, and a notification of MPI's thread.
-  void enqueue_wait(const StagedOperation& operation, std::uint32_t number);
-  void enqueue_ready(const StagedOperation& operation, std::uint32_t number);
-  ///@}
 
   /// @{ The number of pieces that the stream has copied into the ring, and the number that MPI has
   /// finished.
@@ -202,27 +198,24 @@ void Stager::run(const StagedOperation& operation) noexcept {
   }
 }
 
-void Stager::enqueue_wait(const StagedOperation& operation, std::uint32_t number) {
-  if (operation.waits_for_numbers)
-    return wait_for_own_value(operation.stream, finished().address(), number);
-  operation.stream.launch_host_func([self = shared_from_this(), number] {
-    block_until([&] { return self->finished().has_reached(number); }, spin_time);
-  });
-}
-
-void Stager::enqueue_ready(const StagedOperation& operation, std::uint32_t number) {
-  if (operation.waits_for_numbers) return operation.stream.write_value(ready().address(), number);
-  operation.stream.launch_host_func(
-      [self = shared_from_this(), number] { self->ready().set(number); });
-}
-
 void Stager::enqueue_pieces(const StagedOperation& operation) {
   const StreamRef stream = operation.stream;
+  const auto wait_for_mpi = [&](std::uint32_t number) {
+    if (operation.waits_for_numbers)
+      return wait_for_own_value(stream, finished().address(), number);
+    stream.launch_host_func([self = shared_from_this(), number] {
+      block_until([&] { return self->finished().has_reached(number); }, spin_time);
+    });
+  };
+  const auto notify_mpi = [&](std::uint32_t number) {
+    if (operation.waits_for_numbers) return stream.write_value(ready().address(), number);
+    stream.launch_host_func([self = shared_from_this(), number] { self->ready().set(number); });
+  };
   // All slots are free: this operation runs after the previous one, which has waited for all of its
   // pieces.
   for (std::size_t piece = 0; piece < operation.pieces + slots; ++piece) {
     if (piece >= slots) {
-      enqueue_wait(operation, operation.number_of(piece - slots + 1));
+      wait_for_mpi(operation.number_of(piece - slots + 1));
       for (const SlotLayout& layout : operation.layouts)
         if (layout.has(piece - slots))
           layout.copy_out(stream, slot(operation, piece - slots), piece - slots);
@@ -230,7 +223,7 @@ void Stager::enqueue_pieces(const StagedOperation& operation) {
     if (piece >= operation.pieces) continue;
     for (const SlotLayout& layout : operation.layouts)
       if (layout.has(piece)) layout.copy_in(stream, slot(operation, piece), piece);
-    enqueue_ready(operation, operation.number_of(piece + 1));
+    notify_mpi(operation.number_of(piece + 1));
   }
 }
 

@@ -244,7 +244,7 @@ void for_each_ring(F f) noexcept {
 
 /// The ring of the slot. Null if there is no memory for it.
 [[nodiscard]] ShortRing* ring_of(Slot& slot) noexcept {
-  ShortRing* known = slot.short_ring.load(std::memory_order_acquire);
+  ShortRing* known = slot.short_ring;
   if (known != nullptr) [[likely]]
     return known;
   auto fresh = std::unique_ptr<ShortRing>{new (std::nothrow) ShortRing};

@@ -55,23 +55,19 @@ DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_tim
       records_(plan.max_enqueued()) {
   for (std::size_t i = 0; i < plan.streams; ++i)
     streams_.emplace_back(device_, StreamOptions{.name = "overlap"});
+  // Staging threads need the cores, so waits for events must not spin.
+  const EventOptions waiting{.blocking_wait = plan_.staged};
   try {
-    make_events(record_times);
+    for (ChunkRecord& record : records_) {
+      for (Event* event : {&record.counted, &record.copied_out}) *event = Event{waiting};
+      if (record_times) record.timestamps = std::make_unique<ChunkRecord::Timestamps>();
+    }
     allocate();
     if (record_times && !streams_.empty()) match_clocks(start);
   } catch (...) {
     free_buffers();
     release();
     throw;
-  }
-}
-
-void DeviceRun::make_events(bool record_times) {
-  // Staging threads need the cores, so waits for events must not spin.
-  const EventOptions waiting{.blocking_wait = plan_.staged};
-  for (ChunkRecord& record : records_) {
-    for (Event* event : {&record.counted, &record.copied_out}) *event = Event{waiting};
-    if (record_times) record.timestamps = std::make_unique<ChunkRecord::Timestamps>();
   }
 }
 

@@ -96,7 +96,6 @@ class DeviceRun : NotCopied {
     return buffers_[n % buffers_.size()];
   }
   [[nodiscard]] Steps steps_of(std::size_t n) const noexcept;
-  void make_events(bool record_times);
   void allocate();
   void allocate_on_device();
   void start_copy(std::size_t n) noexcept;

@@ -97,14 +97,6 @@ class ValueStaging {
   std::size_t unwritten_ = 0;  // bytes of pieces that `emptied` does not count yet
 };
 
-void stage_with_values(const JobPtr& job, native::stream stream, const char* operation) {
-  ValueStaging staging{job, stream};
-  const backend::status s = staging.enqueue();
-  if (s != backend::ok) staging.give_up();
-  staging_workers().finish_one(job);
-  check(s, operation);
-}
-
 /// The argument of a host function of stage_with_host_functions().
 struct HostStep {
   JobPtr job;
@@ -201,7 +193,11 @@ void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
     }
     const JobPtr job = make_job(slot, std::move(work), ring, may_read_now, with_values);
     if (!with_values) return stage_with_host_functions(job, slot.handle, operation);
-    stage_with_values(job, slot.handle, operation);
+    ValueStaging staging{job, slot.handle};
+    const backend::status s = staging.enqueue();
+    if (s != backend::ok) staging.give_up();
+    staging_workers().finish_one(job);
+    check(s, operation);
     return note_sources(*job);
   }
 }

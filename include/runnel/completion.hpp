@@ -181,7 +181,8 @@ namespace detail {
 }
 /// Waits until no function of the program is enqueued or running on a thread of the library or the
 /// runtime: host functions, also those of launched graphs, functions of `on_complete()` and
-/// everything built on it, destructors of objects passed to keep(), and hooks called around them.
+/// everything built on it, destructors of objects passed to keep(), deallocations of the program's
+/// resources that had to be put off, and hooks called around them.
 /// This covers all streams and threads of the process. It waits at most `timeout`, and returns
 /// false if the time ran out first. Use it before you tear down what such functions need, for
 /// example when an interpreter shuts down. Another thread that continues to submit can prolong the

@@ -49,7 +49,8 @@ struct OverlapOptions {
   std::size_t halo = 0;
   /// Devices to which chunks are assigned in turn (empty = the current device, default).
   std::vector<Device> devices = {};
-  /// After a stop request, overlap() starts no further chunk and finishes those in flight.
+  /// After a stop request, overlap() enqueues no further chunk, and finishes those that are
+  /// enqueued: at most twice `in_flight`.
   std::stop_token stop = {};
   /// Called after each chunk, in order, on a thread of overlap().
   detail::Callback<const OverlapProgress&> progress = {};

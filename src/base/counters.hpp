@@ -39,7 +39,8 @@ inline void count_up(sync::Atomic<std::size_t>& counter) noexcept {
 enum class Count : std::size_t {
   made_functions,  ///< host functions that were enqueued
   ended_functions,
-  made_completions,  ///< completion functions that were submitted, and graphs that were dropped
+  made_completions,  ///< completion functions that were submitted, and what the thread for them
+                     ///< gives back to the program: graphs, blocks of resources
   ended_completions,
   accesses,  ///< parts of copies that the thread is moving: it counts up and down
 };

@@ -2,6 +2,7 @@
 #include "memory/block_free.hpp"
 
 #include "backend.hpp"
+#include "base/counters.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -51,6 +52,7 @@ namespace {
     return false;
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
   if (block.resource) {
+    if (has_ended(owner)) return false;  // A host function has ended it, and its views.
     const KeptHandle kept{*owner.slot};
     own.unlock();
     // The view is refused if another thread has ended the stream meanwhile.
@@ -125,8 +127,10 @@ void free_unused(const BlockFree& block) noexcept {
 
 void run_deferred(Deferred& deferred) noexcept {
   auto* const block = static_cast<BlockFree*>(&deferred);
+  const bool calls_program = block->calls_program;
   if (!block->is_unknown) free_unused(*block);
   delete block;
+  if (calls_program) count_ended(Count::ended_completions);
   frees_made.fetch_add(1, std::memory_order_release);
 }
 
@@ -146,6 +150,7 @@ bool free_block(BlockFree& block) noexcept {
 void defer_free(BlockFree& block) noexcept {
   block.run = run_deferred;
   block.calls_program = static_cast<bool>(block.resource);
+  if (block.calls_program) count_function(Count::made_completions);
   frees_deferred.fetch_add(1, std::memory_order_relaxed);
   run_after(block);
 }

@@ -9,7 +9,6 @@
 #include "device/scoped_device.hpp"
 #include "slot/device_waits.hpp"
 #include "slot/idle.hpp"
-#include "slot/reclaimer.hpp"
 #include "timeline/event_node.hpp"
 
 #include <mutex>
@@ -90,11 +89,13 @@ EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   return event;
 }
 
-HandleLock::HandleLock(StreamKey use) noexcept : slot_{nullptr} {
-  const std::lock_guard lock{use.slot->lock};
-  if (use.id == 0 || use.slot->id.load(std::memory_order_relaxed) != use.id) return;
-  use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
-  slot_ = use.slot;
+HandleLock::HandleLock(Slot& slot, std::optional<std::uint64_t> id) noexcept {
+  const std::lock_guard lock{slot.lock};
+  const std::uint64_t present =
+      slot.end_is_queued ? slot.ended_id : slot.id.load(std::memory_order_relaxed);
+  if (present == 0 || id.value_or(present) != present) return;
+  slot.handle_locks.fetch_add(1, std::memory_order_relaxed);
+  slot_ = &slot;
 }
 
 KeptHandle::KeptHandle(Slot& slot) noexcept : slot_{slot} {
@@ -159,8 +160,7 @@ bool is_passed(Point& ended, const char* waiting) {
   Progress progress{};
   block_until([&] {
     progress = internal_call([&] { return ended.poll(); });
-    // The service thread itself may have to record the end.
-    return progress != Progress::pending && (progress != Progress::stalled || is_service_thread());
+    return progress != Progress::pending && progress != Progress::stalled;
   });
   if (progress != Progress::complete && wait_for_device(device) != Progress::complete) return false;
   emit([&] { return Operation{.kind = OperationKind::known_complete, .stream = stream}; });

@@ -24,6 +24,7 @@
 #include <bit>
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,18 +43,18 @@ enum class InCapture { never, allowed };
 [[nodiscard]] EventRef record_on(const Slot& slot, InCapture in_capture) noexcept;
 
 /// Blocks the destruction of a stream's handle in this scope. Keep the scope short: a few runtime
-/// calls.
+/// calls. A stream that a host function has ended has its handle until the service thread ends it.
 class HandleLock : NotCopied {
  public:
-  explicit HandleLock(StreamKey use) noexcept;
+  explicit HandleLock(StreamKey use) noexcept : HandleLock{*use.slot, use.id} {}
   /// For the stream that uses the slot now.
-  explicit HandleLock(Slot& slot) noexcept : HandleLock{key_of(slot)} {}
+  explicit HandleLock(Slot& slot) noexcept : HandleLock{slot, {}} {}
   ~HandleLock() { unlock(); }
   void unlock() noexcept {
     if (Slot* const slot = std::exchange(slot_, nullptr))
       slot->handle_locks.fetch_sub(1, std::memory_order_release);
   }
-  /// False if the stream had already ended.
+  /// False if there is no handle any more.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
   /// As above, and false for another thread's default stream: its handle would mean the calling
   /// thread's stream, so nothing can be recorded on it.
@@ -61,7 +62,9 @@ class HandleLock : NotCopied {
   [[nodiscard]] const Slot* operator->() const noexcept { return slot_; }
 
  private:
-  Slot* slot_;
+  HandleLock(Slot& slot, std::optional<std::uint64_t> id) noexcept;
+
+  Slot* slot_ = nullptr;
 };
 
 /// Keeps a stream's handle in this scope, in which the program's code runs. The end of the stream

@@ -100,6 +100,7 @@ struct Slot : StreamSlot, Deferred {
   bool has_points = false;            // Points of the stream were made: its end takes a number.
   std::uint64_t ended_id = 0;         // the last stream that has ended
   bool is_end_unknown = false;        // Nothing can be recorded on it any more.
+  bool end_is_queued = false;         // Its handle is still usable: a host function has ended it.
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
   int kept_handles = 0;               // the number of KeptHandle objects
   bool end_is_deferred = false;       // until there are none

@@ -22,10 +22,12 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Ends all views of the stream. `is_end_unknown`: nothing can be recorded on it any more.
-void begin_retiring(Slot& slot, bool is_end_unknown) noexcept {
+/// `is_queued`: the service thread takes the other steps.
+void begin_retiring(Slot& slot, bool is_end_unknown, bool is_queued) noexcept {
   {
     const std::lock_guard lock{slot.lock};
     slot.is_end_unknown = is_end_unknown;
+    slot.end_is_queued = is_queued && !is_end_unknown;
     if (std::exchange(slot.has_points, false))
       is_end_unknown ? slot.timeline.skip() : slot.timeline.ask();
     slot.ended_id = slot.id.exchange(0, std::memory_order_acq_rel);
@@ -98,6 +100,10 @@ void destroy_handle(Deferred& ended) noexcept {
 /// The part of retire_slot() that may be deferred.
 void finish_retiring(Deferred& ended) noexcept {
   auto& slot = static_cast<Slot&>(ended);
+  {
+    const std::lock_guard lock{slot.lock};
+    slot.end_is_queued = false;
+  }
   // Another thread owns a HandleLock for a few runtime calls.
   while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
@@ -116,7 +122,8 @@ void retire_slot(Slot* slot, bool is_orphaned) noexcept {
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
-  begin_retiring(*slot, is_orphaned || (mode == Release::later && !slot->owned));
+  const bool is_queued = mode == Release::later;
+  begin_retiring(*slot, is_orphaned || (is_queued && !slot->owned), is_queued);
   if (is_orphaned && any_capture_seen()) close_capture(slot->ended_id);
   if (mode == Release::now) return finish_retiring(*slot);
   slot->run = finish_retiring;

@@ -361,6 +361,8 @@ TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   }
   EXPECT_EVENTUALLY(resource.returned() == 2);
   drop_in_function();
+  EXPECT_TRUE(quiesce_for(patience));
+  EXPECT_EQ(resource.returned(), 3U);
   Recording direct{resource};
   direct.deallocate(stream, direct.allocate(stream, 100, 256), 100, 256);
   EXPECT_EVENTUALLY(resource.returned() == 4);

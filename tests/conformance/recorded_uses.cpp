@@ -3,6 +3,7 @@
 // threads at a time.
 #include <runnel/copy_batch.hpp>
 
+#include <runnel/graph.hpp>
 #include <runnel/resource_adaptors.hpp>
 
 #include "support.hpp"
@@ -158,6 +159,31 @@ TEST_F(RecordedUses, ACompletionWaitsForAStreamThatAHostFunctionHasEnded) {
   own.synchronize();
   is_ended.set_value();
   EXPECT_EQ(over.get_future().wait_for(10s), std::future_status::ready);
+}
+
+TEST_F(RecordedUses, WaitsForAStreamThatAHostFunctionHasEndedWaitForNoCompletion) {
+  const Stream own, third, later;
+  std::optional<Stream> ended{std::in_place};
+  const Stream other;
+  DeviceInts buffer(count, own);
+  fill(*ended, buffer, 1);
+  Graph graph = capture(other, [&] { fill(other, buffer, 1); });
+  graph.launch(*ended);
+  std::promise<void> begun, over;
+  third.on_complete([&](const Outcome&) {
+    begun.set_value();
+    over.get_future().wait();
+  });
+  begun.get_future().wait();
+  own.launch_host_func([&] { ended.reset(); });
+  own.synchronize();
+  Gate gate{third};
+  EXPECT_NO_ERROR(later.wait_for_uses(buffer));
+  EXPECT_NO_ERROR(buffer.wait_for_uses());
+  graph.update(other, [&] { set(other, buffer, 0, 1), fill(other, buffer, 2); });
+  graph.launch(later);
+  EXPECT_COMPLETES(later);
+  over.set_value();
 }
 
 TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {

@@ -9,7 +9,6 @@
 
 #include <cstring>
 #include <ctime>
-#include <type_traits>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {

@@ -9,10 +9,8 @@
 #include <runnel/detail/host_function.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <iterator>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {

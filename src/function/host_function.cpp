@@ -19,7 +19,6 @@
 #include <runnel/detail/access.hpp>
 
 #include <atomic>
-#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <optional>

@@ -22,8 +22,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <list>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 

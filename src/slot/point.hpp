@@ -23,10 +23,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <list>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 

@@ -17,12 +17,9 @@
 
 #include <runnel/completion.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
-#include <optional>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 

@@ -8,7 +8,6 @@
 
 #include <bit>
 #include <complex>
-#include <concepts>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

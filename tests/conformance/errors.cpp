@@ -152,10 +152,8 @@ TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
   EXPECT_SAYS(mismatch, "the source has 5 elements, the destination 6");
   EXPECT_SAYS(mismatch, to_string(stream));
   const size_t more = device().memory_info().total + 4096;
-  const std::string device_text = text_of([&] { DeviceBytes buffer(more, stream); });
-  EXPECT_SAYS(device_text, std::to_string(more) + " bytes were asked for");
-  const std::string pinned_text = text_of([] { PinnedBytes buffer(1UL << 46); });
-  EXPECT_SAYS(pinned_text, "bytes were asked for");
+  EXPECT_SAYS(TEXT_OF(DeviceBytes(more, stream)), std::to_string(more) + " bytes were asked for");
+  EXPECT_SAYS(TEXT_OF(PinnedBytes(1UL << 46)), "bytes were asked for");
 }
 
 TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {

@@ -286,8 +286,8 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   Numbers out(in.size());
   const auto keep_too_many = [&] { overlap(in, filtered(out), by(chunk), first_few); };
   EXPECT_EQ(code_of(keep_too_many), errc::invalid_argument);
-  const std::string text = text_of(keep_too_many);
-  EXPECT_SAYS(text, "chunk 1, computing: the function says that it wrote 101 elements");
+  EXPECT_SAYS(text_of(keep_too_many),
+              "chunk 1, computing: the function says that it wrote 101 elements");
 }
 
 TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {

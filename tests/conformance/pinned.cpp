@@ -1028,8 +1028,7 @@ TEST_F(Registration, InvalidRangesAreRefused) {
   EXPECT_ERROR(invalid_argument, HostRegistration(nullptr, 4));
   EXPECT_ERROR(invalid_argument, HostRegistration(&variable, 0));
   EXPECT_ERROR(invalid_argument, HostRegistration(there.data(), 400));
-  const std::string text = text_of([&] { const HostRegistration device(there.data(), 400); });
-  EXPECT_SAYS(text, "byte 0 of it is a device's memory");
+  EXPECT_SAYS(TEXT_OF(HostRegistration(there.data(), 400)), "byte 0 of it is a device's memory");
   EXPECT_ERROR(invalid_argument, HostRegistration(&variable, huge));
 }
 
@@ -1096,8 +1095,8 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
     Bytes back(bytes);
     if (!device().can_pin_read_only_memory() && !device().can_use_host_page_tables()) {
       EXPECT_ERROR(not_supported, HostRegistration{content});
-      const std::string text = text_of([&] { const HostRegistration pin{content}; });
-      EXPECT_SAYS(text, "a part of it is read-only, and device 0 cannot pin such memory");
+      EXPECT_SAYS(TEXT_OF(HostRegistration{content}),
+                  "a part of it is read-only, and device 0 cannot pin such memory");
     } else {
       const HostRegistration pin{content};
       EXPECT_EQ(pin.data(), file.data());

@@ -49,8 +49,8 @@ class Graph {
   /// this graph and of graphs that contain it use no memory in common, or the program orders them.
   /// @throws errc::invalid_argument for a stream of another device. In a capture
   /// errc::not_supported if the graph allocates or frees memory. In a capture that other code has
-  /// begun errc::capture, except on CUDA for a graph without host functions, external events and
-  /// objects that were passed to keep().
+  /// begun errc::capture for a graph with host functions, external events or objects that were
+  /// passed to keep().
   void launch(StreamRef stream) const;
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }

@@ -66,6 +66,10 @@ void announce_capture(OpenCapture capture) {
     captures().all.push_back({std::move(capture)});
     note_open_captures();
   }
+  outlast_device_wait(device);
+}
+
+void outlast_device_wait(int device) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto is_begun = [&wait = last_device_waits[device]] {
     return sync::Clock::now().time_since_epoch() -

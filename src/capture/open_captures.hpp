@@ -36,8 +36,9 @@ struct OpenCapture {
 void announce_capture(OpenCapture capture);
 /// Called right before the library waits for a device. The runtime breaks the captures that are
 /// open when the wait begins. So a capture that is announced in the next millisecond begins after
-/// that.
+/// that, and a stream of the device joins one of another device after that.
 void note_device_wait(int device) noexcept;
+void outlast_device_wait(int device) noexcept;
 /// Returns a lock: while the caller holds it, no capture begins through the library. If a capture
 /// is open already, the lock is returned unlocked. For the library's queries of default streams,
 /// which would break the capture of a blocking stream in each capture mode.

@@ -165,11 +165,16 @@ void refuse_memory_nodes(GraphState& state) {
 /// Adds the graph as a node to the graph that the stream is being captured
 /// into.
 void become_node(GraphState& state, const StreamCall& call) {
-  const std::shared_ptr<GraphFunctions> outer = require_own_capture(call, "graph");
+  // Other code's capture takes a graph that needs no owner.
+  const std::shared_ptr<GraphFunctions> outer = state.functions->owns_anything()
+                                                    ? require_own_capture(call, "graph")
+                                                    : functions_of_capture(call);
   refuse_memory_nodes(state);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   const std::lock_guard lock{state.graph_mutex};  // Not while a hook is called.
-  outer->capture(call, *state.functions, state.graph);
+  if (outer != nullptr) return outer->capture(call, *state.functions, state.graph);
+  const auto keep = [](void*, void (*)(void*), void* data) noexcept { return data; };
+  call.check(backend::capture_graph(call.handle(), state.graph, keep, nullptr));
 }
 
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
@@ -325,12 +330,8 @@ void Graph::launch(StreamRef stream) const {
   const StreamCall call{stream, launching};
   if (call.slot().device != state.device)
     throw_invalid_argument(launching, "the stream is of another device than the graph");
-  if ((are_captures_open() || state.functions->owns_anything() || needs_end(state, call.slot())) &&
-      is_capturing(call.slot(), launching)) [[unlikely]] {
-    // Other code's capture takes a launch that needs no owner.
-    if (state.functions->owns_anything() || functions_of_capture(call) != nullptr)
-      return become_node(state, call);
-  }
+  if (is_capturing(call.slot(), launching)) [[unlikely]]
+    return become_node(state, call);
   const StreamKey use = key_of(stream);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   const std::lock_guard lock{state.launching};  // Not while a hook is called.

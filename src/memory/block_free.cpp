@@ -50,6 +50,7 @@ namespace {
   // capture the runtimes refuse this query.
   if (own->is_default && are_captures_open() && capture_state(own->handle) == CaptureState::unknown)
     return false;
+  if (has_ended(owner) && capture_state(own->handle) != CaptureState::none) return false;
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
   if (block.resource) {
     if (has_ended(owner)) return false;  // A host function has ended it, and its views.
@@ -137,7 +138,8 @@ void run_deferred(Deferred& deferred) noexcept {
 }  // namespace
 
 bool is_captured(const HandleLock& stream) noexcept {
-  return stream.is_usable() && capture_state(stream->handle) == CaptureState::active;
+  return stream.is_usable() && stream->id.load(std::memory_order_relaxed) != 0 &&
+         capture_state(stream->handle) == CaptureState::active;
 }
 
 bool free_block(BlockFree& block) noexcept {

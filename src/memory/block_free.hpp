@@ -38,8 +38,9 @@ struct BlockFree : DeferredWork {
       0};  // the id of a stream in `others`, which may be the owner
 };
 
-/// Whether the stream is being captured. Returns false if it has ended, or if this thread cannot
-/// reach it. Requires: the stream's device is current if its handle needs that.
+/// Whether the stream is being captured. Returns false if it has ended, so that its capture is
+/// abandoned, or if this thread cannot reach it. Requires: the stream's device is current if its
+/// handle needs that.
 [[nodiscard]] bool is_captured(const HandleLock& stream) noexcept;
 /// Frees the block now. Returns false if the free must be deferred.
 [[nodiscard]] bool free_block(BlockFree& block) noexcept;

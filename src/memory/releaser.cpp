@@ -51,6 +51,7 @@ constexpr auto idle_timeout = 1s;
     const HandleLock stream{each};
     if (!stream) continue;
     is_used[static_cast<std::size_t>(stream->device)] = true;
+    if (is_only_viewed(*each.slot)) continue;
     const StreamQueryLock beside_captures{*each.slot};
     if (stream->is_default || beside_captures.capture_state() != CaptureState::none) continue;
     if (is_busy(internal_call([&] { return beside_captures.query(); }))) return false;

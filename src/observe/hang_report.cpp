@@ -41,6 +41,7 @@ constexpr const char* idle = "idle";
 /// Requires: the stream does not end meanwhile.
 [[nodiscard]] const char* state_of(const Slot& slot) noexcept {
   if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
+  if (is_only_viewed(slot)) return "other code's stream, which may have ended: not asked";
   const InternalCalls own{slot.device, ScopedDevice::no_throw};
   const StreamQueryLock beside_captures{slot};
   if (beside_captures.capture_state() != CaptureState::none) return "is being captured";

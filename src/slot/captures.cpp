@@ -14,15 +14,13 @@ bool takes_part_in_capture(int device) noexcept {
   if (!any_capture_seen()) return false;
   if (is_capture_open_on(device)) return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  const auto takes_part = [](StreamKey each) {
+  const auto takes_part = [device](StreamKey each) {
     const HandleLock locked{each};
-    return locked && capture_state(locked->handle) == CaptureState::active;
+    return locked && locked->owned && locked->device == device &&
+           capture_state(locked->handle) == CaptureState::active;
   };
-  SomeStreams some;
-  do {
-    some = next_owned_streams(some.batch, device);
+  for (SomeStreams some; (some = next_streams(some.batch)).batch != nullptr;)
     if (std::any_of(some.streams.data(), some.streams.data() + some.count, takes_part)) return true;
-  } while (some.batch != nullptr);
   return false;
 }
 

@@ -9,6 +9,7 @@
 #include "device/scoped_device.hpp"
 #include "slot/device_waits.hpp"
 #include "slot/idle.hpp"
+#include "slot/reclaimer.hpp"
 #include "timeline/event_node.hpp"
 
 #include <mutex>
@@ -160,7 +161,8 @@ bool is_passed(Point& ended, const char* waiting) {
   Progress progress{};
   block_until([&] {
     progress = internal_call([&] { return ended.poll(); });
-    return progress != Progress::pending && progress != Progress::stalled;
+    // On the service thread, which takes the next steps, nothing will change what is stalled.
+    return progress != Progress::pending && (progress != Progress::stalled || is_service_thread());
   });
   if (progress != Progress::complete && wait_for_device(device) != Progress::complete) return false;
   emit([&] { return Operation{.kind = OperationKind::known_complete, .stream = stream}; });

@@ -231,55 +231,49 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
 }
 
 namespace {
-/// What `f` returns for each slot, unless that is empty. Nothing is allocated under the lock.
-template <class T, class F>
-[[nodiscard]] std::vector<T> for_each_slot(F f) {
-  std::vector<T> found;
-  const auto for_each_batch = [](auto&& call) {
-    const std::lock_guard lock{slots_lock};
-    for (SlotBatch* batch = batches; batch != nullptr; batch = batch->next) call(*batch);
-  };
-  std::size_t most = 0;
-  for_each_batch([&](SlotBatch& batch) { most += batch.slots.size(); });
-  found.reserve(most);
-  for_each_batch([&](SlotBatch& batch) {
-    for (Slot& slot : batch.slots)
-      if (found.size() < most)
-        if (const std::optional<T> one = f(slot)) found.push_back(*one);
-  });
-  return found;
+/// Batches stay in the list, and their order.
+[[nodiscard]] SlotBatch* newest_batch() noexcept {
+  const std::lock_guard lock{slots_lock};
+  return batches;
 }
 }  // namespace
 
-std::vector<StreamKey> live_streams() {
-  return for_each_slot<StreamKey>([](Slot& slot) -> std::optional<StreamKey> {
-    const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-    if (!slot.is_in_use || id == 0) return {};
-    return StreamKey{&slot, id};
-  });
+bool is_only_viewed(const Slot& slot) noexcept {
+  const std::lock_guard lock{slots_lock};
+  return slot.has_views && !slot.owned && slot.references.load(std::memory_order_relaxed) == 1;
 }
 
-SomeStreams next_owned_streams(const void* last_batch, int device) noexcept {
-  const std::lock_guard lock{slots_lock};
+SomeStreams next_streams(const void* last_batch) noexcept {
   SlotBatch* const batch =
-      last_batch == nullptr ? batches : static_cast<const SlotBatch*>(last_batch)->next;
+      last_batch == nullptr ? newest_batch() : static_cast<const SlotBatch*>(last_batch)->next;
   SomeStreams found{.batch = batch};
   if (batch == nullptr) return found;
+  const std::lock_guard lock{slots_lock};
   for (Slot& slot : batch->slots)
-    if (slot.is_in_use && slot.owned && slot.device == device)
-      found.streams[found.count++] = key_of(slot);
+    if (const StreamKey key = key_of(slot); slot.is_in_use && key.id != 0)
+      found.streams[found.count++] = key;
   return found;
 }
 
-std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept try {
-  auto found = for_each_slot<AwaitedTimeline>([=](Slot& slot) -> std::optional<AwaitedTimeline> {
-    if (slot.device != device || slot.timeline.is_idle()) return {};
-    return AwaitedTimeline{&slot, 0};
-  });
-  for (AwaitedTimeline& each : found) each.number = each.slot->timeline.begin_wait();
+std::vector<StreamKey> live_streams() {
+  std::vector<StreamKey> found;
+  for (SomeStreams some; (some = next_streams(some.batch)).batch != nullptr;)
+    found.insert(found.end(), some.streams.data(), some.streams.data() + some.count);
   return found;
-} catch (const std::bad_alloc&) {
-  return {};
+}
+
+std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept {
+  std::vector<AwaitedTimeline> found;
+  try {
+    for (SlotBatch* batch = newest_batch(); batch != nullptr; batch = batch->next)
+      for (Slot& slot : batch->slots)
+        if (slot.device == device && !slot.timeline.is_idle()) {
+          found.push_back({&slot, 0});
+          found.back().number = slot.timeline.begin_wait();
+        }
+  } catch (const std::bad_alloc&) {
+  }
+  return found;
 }
 
 Slot& live_slot(StreamRef stream) {

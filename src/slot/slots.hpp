@@ -209,22 +209,25 @@ void disown(Slot& slot) noexcept;
 [[nodiscard]] std::vector<StreamKey> live_streams();
 
 inline constexpr std::size_t slots_in_batch = 32;
-/// The streams of one batch of slots.
+/// Whether only views refer to the handle. Other code may have destroyed its stream since, and the
+/// runtimes crash if they are asked.
+[[nodiscard]] bool is_only_viewed(const Slot& slot) noexcept;
+
+/// The live streams of one batch of slots.
 struct SomeStreams {
   std::array<StreamKey, slots_in_batch> streams{};
   std::size_t count = 0;
   const void* batch = nullptr;  // null behind the last batch
 };
-/// The streams of the device whose handles Streams own, in the batch behind that one, or in the
-/// first one for null. Allocates nothing.
-[[nodiscard]] SomeStreams next_owned_streams(const void* last_batch, int device) noexcept;
+/// The live streams in the batch behind that one, or in the first one for null. Allocates nothing.
+[[nodiscard]] SomeStreams next_streams(const void* last_batch) noexcept;
 
 /// A timeline that a wait for its device includes, up to a number.
 struct AwaitedTimeline {
   Slot* slot;
   std::uint64_t number;
 };
-/// Calls begin_wait() of the device's timelines that are not idle; of none if there is no memory.
+/// Calls begin_wait() of the device's timelines that are not idle; of some if there is no memory.
 [[nodiscard]] std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept;
 
 /// The slot behind a view.

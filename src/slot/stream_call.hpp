@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "base/not_copied.hpp"
 #include "base/process.hpp"
+#include "capture/open_captures.hpp"
 #include "slot/enter_stream.hpp"
 #include "slot/operations.hpp"
 #include "slot/point.hpp"
@@ -51,6 +52,8 @@ class StreamCall : NotCopied {
   /// `joins`: by this wait the stream takes part in a capture, and is not full. `awaited`: the id
   /// of the stream that is waited for, if there is one.
   void wait_for(native::event event, bool joins, std::uint64_t awaited = 0) const {
+    if (joins) [[unlikely]]
+      outlast_device_wait(slot_.device);
     {
       const CaptureChangeLock alone{slot_, joins};
       check(backend::stream_wait_event(handle(), event));

@@ -116,13 +116,14 @@ class Timeline : NotCopied {
     return first_ != nullptr && last_->number - first_->number >= 8;
   }
 
-  /// Asks for a number. A mark that is being recorded may come before the asker's work, so the
-  /// number is above what that mark can get.
+  /// Asks for a number. A mark that is being recorded may come before the asker's work, and so may
+  /// a wait for the devices. The number is above what these complete.
   std::uint64_t ask() noexcept {
     const std::lock_guard lock{lock_};
+    const bool is_recording = is_recording_.load(std::memory_order_acquire);
     std::uint64_t number = recorded() + 1;
-    if (is_recording_.load(std::memory_order_acquire))
-      number = std::max(number, asked_.load(std::memory_order_relaxed)) + 1;
+    if (is_recording || waits_ > 0)
+      number = std::max(number, asked_.load(std::memory_order_relaxed)) + (is_recording ? 1 : 0);
     raise(asked_, number);
     return number;
   }
@@ -141,7 +142,9 @@ class Timeline : NotCopied {
   [[nodiscard]] std::uint64_t begin_wait() noexcept {
     const std::lock_guard lock{lock_};
     ++waits_;
-    return last();
+    const std::uint64_t number = last();
+    if (is_asked()) raise(asked_, number + 1);  // Later work gets a later number.
+    return number;
   }
   /// Ends it. `result`: complete or lost, or unknown if there was no wait.
   void end_wait(std::uint64_t number, Progress result) noexcept {

@@ -728,7 +728,17 @@ TEST_F(EnoughWaits, WaitsForAStreamThatHasEnded) {
   }
   RaceChecker::host_writes(values);
   expect_none();
-  use_on_ended();
+}
+
+TEST_F(MissingWait, AnotherStreamWaitsForAStreamThatHasEnded) {
+  const Stream own, later;
+  PinnedInts values(100);
+  DeviceInts buffer(100, own);
+  {
+    Stream ended;
+    ended.wait_stream(own);
+    copy(ended, buffer, values);
+  }
   own.wait_for_uses(buffer);
   copy(later, values, buffer);
   expect_report(missing_wait);

@@ -184,6 +184,8 @@ TEST_F(RecordedUses, WaitsForAStreamThatAHostFunctionHasEndedWaitForNoCompletion
   graph.launch(later);
   EXPECT_COMPLETES(later);
   over.set_value();
+  gate.open();
+  EXPECT_TRUE(quiesce_for(patience));
 }
 
 TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {

@@ -279,7 +279,10 @@ Error API(GraphRetainUserObject)(GraphHandle handle, API(UserObject_t) object,
 Error API(GraphLaunch)(ExecutableHandle handle, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream) {
     const ExecutablePtr executable = executable_of(handle);
-    return executable == nullptr ? invalid_value : launch(*executable, stream);
+    if (executable == nullptr) return invalid_value;
+    // Seen on an H200 (CUDA 13.0).
+    if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
+    return launch(*executable, stream);
   }));
 }
 

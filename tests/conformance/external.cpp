@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrappers of native handles that other code made.
-
+#include "../support/foreign_capture.hpp"
 #include "support.hpp"
 
 namespace conformance::external_cases {
@@ -295,6 +295,20 @@ native::event foreign_event(StreamRef stream) {
   Event event{stream};
   event.synchronize();
   return event.release();
+}
+
+// A runtime that is asked for a destroyed stream may crash.
+TEST_F(External, MemoryGoesBackWithoutAQuestionToADestroyedStreamOfAView) {
+  SKIP_IF(test_support::vendor_function("StreamDestroy") == nullptr,
+          "only the library destroys streams");
+  drop(PinnedBytes{mib});
+  repeat(100, [&] {
+    const native::stream handle = Stream{}.release();
+    EXPECT_RUNS(StreamRef::from_native(handle, device()));
+    EXPECT_EQ(test_support::vendor("StreamDestroy", handle), 0);
+  });
+  PinnedPool::trim();
+  EXPECT_EVENTUALLY(PinnedPool::statistics().releasing == 0);
 }
 
 TEST_F(External, ATakenEventIsDestroyedAndNeverReused) {

@@ -50,10 +50,11 @@ namespace {
   // capture the runtimes refuse this query.
   if (own->is_default && are_captures_open() && capture_state(own->handle) == CaptureState::unknown)
     return false;
-  if (has_ended(owner) && capture_state(own->handle) != CaptureState::none) return false;
+  // A host function has ended the stream: its views have ended, and its capture will be abandoned.
+  if (has_ended(owner) && (block.resource || capture_state(own->handle) != CaptureState::none))
+    return false;
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
   if (block.resource) {
-    if (has_ended(owner)) return false;  // A host function has ended it, and its views.
     const KeptHandle kept{*owner.slot};
     own.unlock();
     // The view is refused if another thread has ended the stream meanwhile.

@@ -102,7 +102,7 @@ FAULTS = [
     (TIMELINE, '      if (backend::is_not_ready(s)) return;\n', '', 'timeline', 'two_advance'),
     (TIMELINE, 's = query(asked->handle); s == backend::ok) {', 's = backend::ok; s == backend::ok) {', 'timeline', 'a_burst'),
     (TIMELINE, '      const std::lock_guard lock{lock_};\n      const bool is_behind_gap', '      const bool is_behind_gap', 'timeline', 'two_advance'),
-    (TIMELINE, '    if (is_recording_.load(std::memory_order_acquire))\n', '    if (false)\n', 'timeline', 'asked'),
+    (TIMELINE, 'is_recording = is_recording_.load(std::memory_order_acquire);', 'is_recording = false;', 'timeline', 'asked'),
     (TIMELINE, '      if (is_entered_) asked_ = of_.asked_.load(std::memory_order_acquire);\n', '', 'timeline', 'asked'),
     (TIMELINE, 'if (!is_pending && watched_to_ <=', 'if (watched_to_ <=', 'timeline', 'watch'),
     (TIMELINE, '    const bool is_pending = first_ != nullptr && last_->number >= number;\n    if (is_pending || waits_ > 0) return Progress::pending;\n',

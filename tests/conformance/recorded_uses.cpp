@@ -141,24 +141,15 @@ TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
 }
 
 TEST_F(RecordedUses, ACompletionWaitsForAStreamThatAHostFunctionHasEnded) {
-  const Stream own, third, later;
+  const Stream own, later;
   std::optional<Stream> ended{std::in_place};
   DeviceInts buffer(count, own);
   fill(*ended, buffer, 1);
-  std::promise<void> begun, is_ended, over;
-  // It runs on the thread that would record the end.
-  third.on_complete([&](const Outcome&) {
-    begun.set_value();
-    is_ended.get_future().wait();
+  end_beside_a_completion(ended, [&](auto wait) {
+    wait();
     buffer.wait_for_uses();
     later.wait_for_uses(buffer);
-    over.set_value();
   });
-  begun.get_future().wait();
-  own.launch_host_func([&] { ended.reset(); });
-  own.synchronize();
-  is_ended.set_value();
-  EXPECT_EQ(over.get_future().wait_for(10s), std::future_status::ready);
 }
 
 TEST_F(RecordedUses, WaitsForAStreamThatAHostFunctionHasEndedWaitForNoCompletion) {

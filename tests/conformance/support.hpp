@@ -368,6 +368,26 @@ template <class F>
 /// Expects the statement to return only once the gate is open.
 #define EXPECT_HELD(gate, ...) EXPECT_TRUE(held_by(gate, [&] { __VA_ARGS__; }))
 
+/// Calls `f(wait)` in a completion function. In `wait()`, a host function ends the stream: the
+/// thread that would take the next steps of that end runs `f`. Expects `f` to return.
+template <class F>
+void end_beside_a_completion(std::optional<Stream>& stream, F f) {
+  const Stream other, third;
+  std::promise<void> begun, ended, over;
+  third.on_complete([&](const Outcome&) {
+    f([&] {
+      begun.set_value();
+      ended.get_future().wait();
+    });
+    over.set_value();
+  });
+  begun.get_future().wait();
+  other.launch_host_func([&] { stream.reset(); });
+  other.synchronize();
+  ended.set_value();
+  EXPECT_EQ(over.get_future().wait_for(10s), std::future_status::ready);
+}
+
 /// Bytes that depend on their index and on the seed.
 Bytes pattern(size_t size, unsigned seed = 1);
 

@@ -93,22 +93,11 @@ TEST_F(SynchronizeCode, AScopeThatDestroysItsStreamWaitsBesideACapture) {
 }
 
 TEST_F(SynchronizeCode, AScopeOfACompletionEndsAlthoughAHostFunctionEndedItsStream) {
-  const Stream other, third;
   std::optional<Stream> stream{std::in_place};
-  std::promise<void> begun, ended, over;
-  third.on_complete([&](const Outcome&) {
-    {
-      const SynchronizeAtExit waiting{*stream};
-      begun.set_value();
-      ended.get_future().wait();
-    }
-    over.set_value();
+  end_beside_a_completion(stream, [&](auto wait) {
+    const SynchronizeAtExit waiting{*stream};
+    wait();
   });
-  begun.get_future().wait();
-  other.launch_host_func([&] { stream.reset(); });
-  other.synchronize();
-  ended.set_value();
-  EXPECT_EQ(over.get_future().wait_for(10s), std::future_status::ready);
 }
 
 TEST_F(SynchronizeCode, AScopeRefusesAStreamForWhichItCannotWait) {

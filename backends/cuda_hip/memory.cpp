@@ -112,8 +112,8 @@ status own_pool(rt::memory_pool& pool, int device) noexcept {
   return s;
 }
 
-/// Asks how many bytes the library's pool of the device holds, and how many of them are in use.
-/// Both are 0 before the pool is made.
+/// Reads from the runtime how many bytes the library's pool of the device holds, and how many of
+/// them are in use. Both are 0 before the pool is made.
 status ask_pool(std::uint64_t& held, std::uint64_t& used, int device) noexcept {
   held = used = 0;
   rt::memory_pool const pool = pools[device].load(std::memory_order_acquire);

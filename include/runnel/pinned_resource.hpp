@@ -12,8 +12,9 @@
 namespace runnel { inline namespace RUNNEL_ABI {
 
 /// The process's resource over the pinned pool; it lives as long as the process. Blocks are aligned
-/// to 256 bytes, or as asked. `deallocate` throws `errc::invalid_argument` for a pointer that is
-/// not a block in use: one that was not allocated here, or one that was deallocated already.
+/// to 256 bytes, or to more if the caller asks for more. `deallocate` throws
+/// `errc::invalid_argument` for a pointer that is not a block in use: one that was not allocated
+/// here, or one that was deallocated already.
 [[nodiscard]] std::pmr::memory_resource* pinned_resource() noexcept;
 
 /// The pinned pool as a standard allocator: `std::vector<float, PinnedAllocator<float>>`.

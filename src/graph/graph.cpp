@@ -162,8 +162,7 @@ void refuse_memory_nodes(GraphState& state) {
           "memory is allocated or freed in the graph, which a graph within a graph cannot do");
 }
 
-/// Adds the graph as a node to the graph that the stream is being captured
-/// into.
+/// Adds the graph as a node to the graph that the stream is being captured into.
 void become_node(GraphState& state, const StreamCall& call) {
   // Other code's capture takes a graph that needs no owner.
   const std::shared_ptr<GraphFunctions> outer = state.functions->owns_anything()

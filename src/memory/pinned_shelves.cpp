@@ -26,7 +26,7 @@ void release_block(Deferred& released) noexcept {
   if (!reclaimer().try_start()) return nullptr;
   auto work = std::make_unique<DeferredWork>();
   work->others.assign(users.begin(), users.end());
-  work->calls_program = true;  // It asks streams, and may record on borrowed ones.
+  work->calls_program = true;  // Only the service thread may wait for a full stream.
   work->run = [](Deferred& complete) noexcept {
     const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
     pinned_shelves().release_uncached();
@@ -36,8 +36,8 @@ void release_block(Deferred& released) noexcept {
   return nullptr;
 }
 
-/// Whether a stream that this search has already asked, and found pending, still uses the block. A
-/// search asks each stream only once.
+/// Whether a stream still uses the block, as far as is known. Looks only at the streams that this
+/// search has asked already: a search asks each stream once.
 [[nodiscard]] bool is_held(const PinnedBlock& block, std::uint64_t search) noexcept {
   return std::ranges::any_of(block.users, [=](const Point& user) {
     return user.slot()->last_search.load(std::memory_order_relaxed) == search &&

@@ -41,8 +41,7 @@ void release_on_thread(const MemoryRelease& release) noexcept;
 
 /// Makes a release, and returns when it is complete, because the caller may depend on that. In a
 /// host function and in a completion function it adds the release to the thread's list instead, and
-/// does not wait. `device`: the device that the release waits for; -1:
-/// all devices.
+/// does not wait. `device`: the device that the release waits for; -1: all devices.
 void release_and_wait(const char* operation, const MemoryRelease& release, int device) noexcept;
 
 [[nodiscard]] bool are_releases_pending() noexcept;

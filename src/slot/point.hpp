@@ -156,8 +156,9 @@ class Point {
 
 /// An open point. @throws errc::invalid_handle if the stream has ended
 Point live_point(StreamRef stream);
-/// Waits for the last work of a stream that has ended; for its device if nothing else tells. False
-/// if that wait is not possible either. Requires: the point is open.
+/// Waits until the work of a stream that has ended is complete. Waits for the device if no event
+/// can show that. Returns false if that wait fails or would break a capture. Requires: the point is
+/// open.
 [[nodiscard]] bool is_passed(Point& ended, const char* waiting);
 
 /// Removes the points of streams that have ended and whose work is complete. For containers that

@@ -231,7 +231,7 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
 }
 
 namespace {
-/// Batches stay in the list, and their order.
+/// New batches are added in front, and none is ever removed.
 [[nodiscard]] SlotBatch* newest_batch() noexcept {
   const std::lock_guard lock{slots_lock};
   return batches;

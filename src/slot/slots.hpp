@@ -208,11 +208,11 @@ void disown(Slot& slot) noexcept;
 /// @throws std::bad_alloc
 [[nodiscard]] std::vector<StreamKey> live_streams();
 
-inline constexpr std::size_t slots_in_batch = 32;
-/// Whether only views refer to the handle. Other code may have destroyed its stream since, and the
-/// runtimes crash if they are asked.
+/// Whether only views refer to the handle. Other code may have destroyed the stream since, and a
+/// runtime may crash if it gets the handle then.
 [[nodiscard]] bool is_only_viewed(const Slot& slot) noexcept;
 
+inline constexpr std::size_t slots_in_batch = 32;
 /// The live streams of one batch of slots.
 struct SomeStreams {
   std::array<StreamKey, slots_in_batch> streams{};

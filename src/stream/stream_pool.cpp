@@ -47,7 +47,7 @@ struct StreamPoolState {
   const Device device;
   StreamPoolOptions options;
   std::string name;
-  sync::Mutex asking;  // while idle streams are asked whether they are captured
+  sync::Mutex asking;  // locked by the thread that asks whether idle streams are captured
   // Protects the following members. No stream begins or ends under it, since a hook may use the
   // pool, or wait for a thread that does.
   SpinLock lock;
@@ -132,7 +132,8 @@ template <class Predicate>
 [[nodiscard]] PooledStream* try_acquire(StreamPoolState& pool) {
   const bool has_captures = any_capture_seen() && release_mode() == Release::now;
   const auto take_if = [&](auto is_usable) {
-    // A stream that one thread asks is in no list, and another thread would miss it.
+    // take_idle() takes a stream out of the list before it asks. Other threads wait, since they
+    // would not find that stream.
     std::unique_lock asking{pool.asking, std::defer_lock};
     if (has_captures) asking.lock();
     return take_idle(pool, is_usable);

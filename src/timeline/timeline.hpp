@@ -116,14 +116,13 @@ class Timeline : NotCopied {
     return first_ != nullptr && last_->number - first_->number >= 8;
   }
 
-  /// Asks for a number. A mark that is being recorded may come before the asker's work, and so may
-  /// a wait for the devices. The number is above what these complete.
+  /// Asks for the number of the next mark. If another thread is recording a mark, the stream may
+  /// receive that mark before the caller's work, so the caller gets a higher number.
   std::uint64_t ask() noexcept {
     const std::lock_guard lock{lock_};
     const bool is_recording = is_recording_.load(std::memory_order_acquire);
-    std::uint64_t number = recorded() + 1;
-    if (is_recording || waits_ > 0)
-      number = std::max(number, asked_.load(std::memory_order_relaxed)) + (is_recording ? 1 : 0);
+    const std::uint64_t next = std::max(recorded() + 1, asked_.load(std::memory_order_relaxed));
+    const std::uint64_t number = is_recording ? next + 1 : next;
     raise(asked_, number);
     return number;
   }

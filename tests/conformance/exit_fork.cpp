@@ -105,6 +105,7 @@ TEST_P(ExitFork, Passes) {
 }
 constexpr Case cases[] = {
     {"exit_beside_busy_completions"},
+    {"exit_beside_due_frees"},
     {"exit_between_two_completions"},
     {"exit_from_a_completion_function", 7},
     {"exit_from_a_host_function", 7},

@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 /// 0 is success; any other value is the runtime's own error number.
 using status = int;
@@ -341,4 +341,4 @@ inline constexpr int host_place = -1;
 /// Whether a copy of other code to pageable memory is surely complete when its call returns.
 [[nodiscard]] bool copies_to_pageable_are_complete() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace ccl {
+namespace runnel::inline RUNNEL_ABI::ccl {
 
 using status = int;  ///< the library's own error number
 inline constexpr status ok = 0;
@@ -60,4 +60,4 @@ const char* error_text(status s) noexcept;
 /// The library's text about the last error of the process; "" if there is none.
 const char* last_error() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::ccl
+}  // namespace runnel::inline RUNNEL_ABI::ccl

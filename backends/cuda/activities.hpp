@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 // Values of CUpti_ActivityKind.
 inline constexpr int cupti_copy = 1;
@@ -229,4 +229,4 @@ inline bool cuda_activity_stream(cudaStream_t stream, std::uint32_t& number) noe
   return cuda_collection.cupti.stream_number(nullptr, stream, per_thread, &number) == 0;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

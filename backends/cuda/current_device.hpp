@@ -12,7 +12,7 @@
 
 #include "driver_functions.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// The primary contexts of the devices; cudaSetDevice makes one of them current. A primary context
 /// keeps its handle for the life of the process. Contexts that a program creates are not stored,
@@ -90,4 +90,4 @@ inline cudaError_t cuda_set_device(int device) noexcept {
   return device >= 0 && primary_contexts.device() == device ? cudaSuccess : cudaSetDevice(device);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

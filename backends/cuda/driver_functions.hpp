@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// Finds a driver function, as CUDA `version` declares it. A function that the driver lacks is
 /// null, with success. Before 12.5 the runtime only finds the declarations of its own version.
@@ -165,4 +165,4 @@ inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from,
 #endif
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

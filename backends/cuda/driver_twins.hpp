@@ -12,7 +12,7 @@
 
 #include "driver_functions.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// Calls the driver's function. Calls the runtime's function if the driver lacks it, and on a
 /// thread without a context, which the runtime then creates. Unlike the runtime, the driver does
@@ -77,4 +77,4 @@ inline cudaError_t copy_by_runtime(void* to, const void* from, std::size_t bytes
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

@@ -10,7 +10,7 @@
 #include <memory>
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 inline cudaError_t cuda_capture_number(cudaStream_t stream, unsigned long long* number) noexcept {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -94,4 +94,4 @@ inline cudaError_t cuda_graph_update(cudaGraphExec_t executable, cudaGraph_t gra
 #endif
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

@@ -14,7 +14,7 @@
 
 #include "driver_functions.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// CUdevResource of 12.4 to 13.0, which the driver's functions of version 12.5 take. (Toolkits
 /// before 12.4 do not declare it.)
@@ -130,4 +130,4 @@ inline cudaError_t cuda_stream_create_in(cudaStream_t* stream, void* part, int p
                                 stream, part, cudaStreamNonBlocking, priority));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 #if CUDART_VERSION >= 13000
 /// Negative: the host.
@@ -38,4 +38,4 @@ inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice
 }
 #endif
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

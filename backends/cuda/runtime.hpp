@@ -24,7 +24,7 @@
 
 static_assert(CUDART_VERSION >= 12000, "runnel needs CUDA 12 or later");
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 static_assert(std::is_same_v<native::stream, cudaStream_t>);
 static_assert(std::is_same_v<native::event, cudaEvent_t>);
@@ -271,4 +271,4 @@ inline constexpr auto fill_16_async = &cuda_fill_16;
 inline constexpr auto fill_32_async = &cuda_fill_32;
 inline constexpr auto fill_2d_async = &cudaMemset2DAsync;
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

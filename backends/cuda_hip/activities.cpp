@@ -3,7 +3,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 bool collect_activities(ActivitySink sink, char* text, std::size_t size) noexcept {
   return rt::collect_activities(sink, text, size);
@@ -17,4 +17,4 @@ bool activity_stream(native::stream stream, std::uint32_t& number) noexcept {
   return rt::activity_stream(stream, number);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace ccl {
+namespace runnel::inline RUNNEL_ABI::ccl {
 namespace {
 
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
@@ -123,4 +123,4 @@ const char* last_error() noexcept {
   return text == nullptr ? "" : text;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::ccl
+}  // namespace runnel::inline RUNNEL_ABI::ccl

@@ -3,7 +3,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
   return rt::copy_async(to, from, bytes, stream);
@@ -46,4 +46,4 @@ status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size
 bool copies_pageable_asynchronously() noexcept { return false; }
 bool copies_to_pageable_are_complete() noexcept { return rt::copies_to_pageable_are_complete; }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -7,7 +7,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
 // No runtime reports the number of queues that streams share. Each reads the number from its own
@@ -153,4 +153,4 @@ status driver_version(int& version) noexcept {
   return rt::driver_get_version(&version);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -6,7 +6,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 namespace {
 
@@ -219,4 +219,4 @@ status take_last_error() noexcept { return rt::get_last_error(); }
 
 bool is_not_ready(status s) noexcept { return s == rt::not_ready; }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

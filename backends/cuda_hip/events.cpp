@@ -5,7 +5,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 status event_create(native::event& event, EventKind kind) noexcept {
   return rt::event_create(&event,
@@ -45,4 +45,4 @@ status open_event(native::event& event, const IpcBytes& handle) noexcept {
   return rt::ipc_open_event_handle(&event, native);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -7,7 +7,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 namespace {
 
@@ -145,4 +145,4 @@ status executable_graph_destroy(native::executable_graph executable) noexcept {
   return rt::executable_graph_destroy(executable);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

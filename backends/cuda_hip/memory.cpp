@@ -9,7 +9,7 @@
 #include "base/relaxed_capture.hpp"
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 status malloc_host(void*& memory, std::size_t bytes) noexcept {
   return rt::malloc_host(&memory, bytes, rt::malloc_host_flags);
@@ -185,4 +185,4 @@ status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   return ok;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -3,7 +3,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 native::stream default_stream() noexcept { return nullptr; }
 
@@ -107,4 +107,4 @@ status stream_write_value(native::stream stream, std::uint32_t* place,
   return rt::stream_write_value(stream, place, value);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

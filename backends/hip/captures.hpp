@@ -12,7 +12,7 @@
 #include <memory>
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// The capture that a stream takes part in.
 struct Captured {
@@ -105,4 +105,4 @@ inline hipError_t end_capture(hipStream_t stream, hipGraph_t* graph) noexcept {
   return ended == hipSuccess && joined ? hipErrorStreamCaptureUnjoined : ended;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

@@ -10,7 +10,7 @@
 #include <memory>
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// The compute units of a partition, one bit each.
 struct Mask {
@@ -49,4 +49,4 @@ inline hipError_t hip_stream_create_in(hipStream_t* stream, void* part, int) noe
   return hipExtStreamCreateWithCUMask(stream, sizeof mask.words / sizeof mask.words[0], mask.words);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

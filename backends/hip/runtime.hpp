@@ -25,7 +25,7 @@
 #include "masks.hpp"
 #endif
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 static_assert(std::is_same_v<native::stream, hipStream_t>);
 static_assert(std::is_same_v<native::event, hipEvent_t>);
@@ -646,4 +646,4 @@ inline error fill_32_async(void* to, std::uint32_t value, std::size_t count,
 }
 inline constexpr auto fill_2d_async = &hipMemset2DAsync;
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

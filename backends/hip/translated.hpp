@@ -6,11 +6,11 @@
 #include <hip/hip_runtime_api.h>
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace rt {
+namespace runnel::inline RUNNEL_ABI::rt {
 
 /// Calls a function of CUDA, and returns HIP's number of its error.
 template <auto function>
 inline constexpr auto translated =
     [](auto... arguments) noexcept { return hipCUDAErrorTohipError(function(arguments...)); };
 
-}}}  // namespace runnel::RUNNEL_ABI::rt
+}  // namespace runnel::inline RUNNEL_ABI::rt

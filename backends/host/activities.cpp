@@ -2,7 +2,7 @@
 // The host backend has no profiling library: traces time its work with events.
 #include "backend.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 bool collect_activities(ActivitySink, char*, std::size_t) noexcept { return false; }
 
@@ -12,4 +12,4 @@ bool activity_time(std::uint64_t&) noexcept { return false; }
 
 bool activity_stream(native::stream, std::uint32_t&) noexcept { return false; }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

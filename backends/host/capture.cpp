@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 namespace {
 
 constinit sync::Mutex captures_mutex;
@@ -183,4 +183,4 @@ backend::status break_on_outside_wait(const native::host_stream& stream) noexcep
                             : break_capture(*capture, backend::CaptureFault::outside);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

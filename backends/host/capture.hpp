@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace host {
 struct GraphWork;
@@ -148,4 +148,4 @@ struct native::host_graph {
   std::shared_ptr<const host::GraphWork> work;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 using host::catch_bad_alloc;
 
@@ -102,4 +102,4 @@ status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size
   });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace host {
 namespace {
 
@@ -221,4 +221,4 @@ status runtime_version(int& version) noexcept {
 status driver_version(int& version) noexcept { return runtime_version(version); }
 
 }  // namespace backend
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 using namespace std::chrono_literals;
 using sync::Clock;
@@ -458,4 +458,4 @@ void Engine::monitor() noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -9,7 +9,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 /// Priorities of the host backend.
 inline constexpr int least_priority = 1;
@@ -35,4 +35,4 @@ template <class F>
 /// Sets the name that debuggers and checkers may show.
 void name(TaskQueue& queue, const char* text) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

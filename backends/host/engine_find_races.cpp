@@ -13,7 +13,7 @@
 #include <new>
 #include <system_error>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 /// Runs one queue.
 class Worker {
@@ -137,4 +137,4 @@ void Worker::run_front(TaskQueue& queue) noexcept {
   wait.~Wait();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
 /// "host::" and the name of a code.
@@ -38,4 +38,4 @@ void forget_error(status) noexcept {}  // There is no last error.
 status take_last_error() noexcept { return ok; }
 bool is_not_ready(status s) noexcept { return s == static_cast<status>(errc::not_ready); }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 using host::catch_bad_alloc;
 
@@ -159,4 +159,4 @@ status open_event(native::event& event, const IpcBytes& handle) noexcept {
   });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::backend
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace host { namespace {
 
@@ -384,4 +384,4 @@ status executable_graph_destroy(native::executable_graph graph) noexcept {
 }
 
 }  // namespace backend
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -17,7 +17,7 @@
 #include <shared_mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace host {
 namespace {
 
@@ -571,4 +571,4 @@ status pointer_info(PointerInfo& info, const void* pointer) noexcept {
 }
 
 }  // namespace backend
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

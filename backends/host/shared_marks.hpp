@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 /// Numbers the records of all processes, and stores which are complete. Each pending record has its
 /// own slot, so that no record waits for another one, whose process may have ended before its work.
@@ -79,4 +79,4 @@ class SharedMarks {
   SharedMemory memory_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -16,7 +16,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 namespace {
 
 /// The content of a handle. Device and inode show whether the process still has the same file under
@@ -103,4 +103,4 @@ void SharedMemory::write_handle(backend::IpcBytes& handle) const noexcept {
   std::memcpy(&handle, &content, sizeof content);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 class SharedMemory {
  public:
@@ -37,4 +37,4 @@ class SharedMemory {
   int file_ = -1;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

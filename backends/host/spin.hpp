@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 /// About 0.2 microseconds without polling. Meanwhile another thread keeps the cache lines that it
 /// writes.
@@ -47,4 +47,4 @@ template <class F, class G>
   return true;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

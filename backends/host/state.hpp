@@ -17,7 +17,7 @@
 #include <new>
 #include <set>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace host {
 struct Capture;
@@ -141,4 +141,4 @@ std::uint64_t submit_in_order(native::host_stream& stream, F work) {
 }
 
 }  // namespace host
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

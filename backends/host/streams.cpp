@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 native::host_stream::host_stream(int on_device, int priority, bool is_blocking,
                                  bool default_of_its_device)
@@ -330,4 +330,4 @@ bool forgets_host_functions() noexcept { return false; }
 bool can_query_beside_begin_of_capture() noexcept { return true; }
 
 }  // namespace backend
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

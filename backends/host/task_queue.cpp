@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 void TaskQueueList::push_back(TaskQueuePtr queue) noexcept {
   TaskQueue* const added = queue.get();
@@ -201,4 +201,4 @@ void TaskQueue::make_room() {
                      std::memory_order_relaxed);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace host {
+namespace runnel::inline RUNNEL_ABI::host {
 
 class TaskQueue;
 using TaskQueuePtr = std::shared_ptr<TaskQueue>;
@@ -205,4 +205,4 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   std::uint64_t parked_for_ = 0;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::host
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -47,15 +47,16 @@ SHOWN = [
 ]
 # Bases whose members users call, though they do not name the bases.
 BASES = {
-    'detail/owned_array.hpp': [(r' namespace detail \{', ''), (r'<class T, class Owner>', '<class T>'), (r' : protected Owner', ''),
+    'detail/owned_array.hpp': [(r'(?<=RUNNEL_ABI)::detail', ''), (r'<class T, class Owner>', '<class T>'), (r' : protected Owner', ''),
                                (r'OwnedArray<T, Owner>', 'OwnedArray<T>')],
     'event.hpp': [(r'(later\{nullptr\};\n\};)\n', r'\1 }\n'), (r'(?<=};\n\n)}  // namespace detail', '')],
 }
 SPECIALISATIONS = re.compile(r'^(template <>\n(?=struct std::)|struct std::[^\n]*;$|struct std::.*?^\};$)', re.MULTILINE | re.DOTALL)
 # Doxygen links to a list of private structures, and does not write the list.
 PRIVATE = re.compile(r'(?<=^ private:\n)  struct \w+ \{.*?^  \};$', re.MULTILINE | re.DOTALL)
-OPENED = re.compile(r'namespace runnel(?: \{ inline namespace RUNNEL_ABI)?(?: \{ namespace (\w+))? \{')
-CLOSED = re.compile(r'^\}+(?=  // namespace runnel)', re.MULTILINE)
+OPENED = re.compile(r'namespace runnel(?:::inline RUNNEL_ABI)?((?:::\w+)*) \{')
+OUTER = r'namespace runnel\1 {'  # without the inline one
+CLOSED = re.compile(r'^\}(?=  // namespace runnel)', re.MULTILINE)
 
 
 def blank(match):
@@ -157,11 +158,6 @@ def with_versions(text, topic):
     return '\n'.join(lines)
 
 
-def namespace(opened):
-    """As one namespace, without the inline one."""
-    return 'namespace ' + '::'.join(filter(None, ('runnel', opened[1]))) + ' {'
-
-
 def header(path, text):
     for pattern, words in BASES.get(path.relative_to(ROOT / 'include/runnel').as_posix(), []):
         text = re.sub(pattern, words, text)
@@ -173,9 +169,9 @@ def header(path, text):
     for pattern, words in SHOWN:
         text = re.sub(pattern, words, text)
     if topic is None:
-        return CLOSED.sub('}', OPENED.sub(namespace, text))
+        return CLOSED.sub('}', OPENED.sub(OUTER, text))
     # The command takes the rest of its line for a title. The line after the namespace is empty.
-    text = OPENED.sub(lambda match: f'{namespace(match)} /** \\addtogroup {topic}\n@{{ */', text)
+    text = OPENED.sub(rf'{OUTER} /** \\addtogroup {topic}\n@{{ */', text)
     text = text.replace('@{ */\n\n', '@{ */\n')
     return CLOSED.sub('/** @} */ }', text)
 

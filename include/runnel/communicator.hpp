@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// What moves the data.
 enum class Engine {
@@ -255,4 +255,4 @@ class Communicator {
   std::shared_ptr<detail::CommunicatorState> state_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include <exception>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 class EventBase;
@@ -205,4 +205,4 @@ using detail::call_on_complete;
   return Future{detail::make_future(stream)};
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

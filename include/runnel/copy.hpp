@@ -17,7 +17,7 @@
 #include <concepts>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// What a copy does about pageable host memory, which copy engines cannot reach.
 enum class Pageable {
@@ -353,4 +353,4 @@ void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, 
                          C&&);
 /// @endcond
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

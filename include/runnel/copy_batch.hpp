@@ -6,7 +6,7 @@
 
 #include <runnel/copy.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// A copy of `bytes` bytes from `from` to `to`, as by copy_bytes(). If the kind of memory is set,
 /// the runtime is not queried for it, which saves most of a small copy's time.
@@ -96,4 +96,4 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   return copy_batch(stream, operations, detail::options_of(policy));
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -16,7 +16,7 @@
 
 #include <coroutine>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// A callable that resumes a coroutine: a function `hook(std::coroutine_handle<>)`, or an executor
 /// with `execute(function)`.
@@ -111,4 +111,4 @@ template <ResumeHook Hook>
 }
 ///@}
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

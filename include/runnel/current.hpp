@@ -11,7 +11,7 @@
 
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 class StreamLease;
 
@@ -137,4 +137,4 @@ class StreamContext {
   int device_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

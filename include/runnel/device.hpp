@@ -14,7 +14,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 class StreamRef;
 
@@ -187,7 +187,7 @@ class [[nodiscard]] DeviceGuard {
   Device found_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI
 
 template <>
 struct std::hash<runnel::Device> {

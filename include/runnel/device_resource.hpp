@@ -6,7 +6,7 @@
 
 #include <runnel/current.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Statistics of the device memory that was allocated through runnel. Sizes are in bytes, as the
 /// callers requested them.
@@ -74,4 +74,4 @@ class DeviceResource {
  private:
   Device device_;
 };
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 
 #include <system_error>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Portable error codes, the same on every backend.
 enum class errc {
@@ -111,7 +111,7 @@ namespace detail {
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason);
 }  // namespace detail
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI
 
 template <>
 struct std::is_error_code_enum<runnel::errc> : std::true_type {};

@@ -7,7 +7,7 @@
 #include <runnel/current.hpp>
 #include <runnel/ipc_handle.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Options of a new event.
 struct EventOptions {
@@ -245,4 +245,4 @@ static_assert(std::is_nothrow_move_constructible_v<Event> &&
 static_assert(sizeof(Event) == sizeof(detail::EventBase) &&
               sizeof(TimedEvent) == sizeof(detail::EventBase));
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -25,7 +25,7 @@
 
 #include <stdexec/execution.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail::execution {
 template <class Step>
@@ -317,4 +317,4 @@ template <class F>
   return detail::execution::Enqueue<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 /// Which default stream a native handle denotes, if any.
@@ -57,4 +57,4 @@ class ForeignStream : public StreamRef {
   std::shared_ptr<const Held> held_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

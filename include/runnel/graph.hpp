@@ -10,7 +10,7 @@
 #include <concepts>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 class Graph;
 [[nodiscard]] Graph end_capture(StreamRef stream);
@@ -156,4 +156,4 @@ bool Graph::update(StreamRef stream, F&& work) {
   return take(detail::CaptureGuard{stream}.record(std::forward<F>(work)));
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -13,7 +13,7 @@
 #include <exception>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The kind of operation that a hook is called for.
 enum class HookKind : unsigned char {
@@ -105,4 +105,4 @@ class [[nodiscard]] HookLocation {
   const SourcePlace* outer_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

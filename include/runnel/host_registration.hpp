@@ -9,7 +9,7 @@
 
 #include <concepts>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 /// A contiguous range of elements, which may be const.
@@ -95,4 +95,4 @@ class HostRegistration {
   std::uint64_t owner_ = 0;  // Identifies this object in the library's table of registrations.
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

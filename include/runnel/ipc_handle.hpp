@@ -9,7 +9,7 @@
 #include <array>
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Identifies an event for other processes: `Event::ipc_handle()` returns it,
 /// `Event::from_ipc_handle()` opens the event. Its bytes may be sent through a pipe, a socket or a
@@ -26,4 +26,4 @@ struct IpcMemoryHandle {
   friend bool operator==(const IpcMemoryHandle&, const IpcMemoryHandle&) = default;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

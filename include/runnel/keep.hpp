@@ -9,7 +9,7 @@
 
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 
@@ -95,4 +95,4 @@ void keep RUNNEL_REFUSED(
     StreamRef, T&&);
 /// @endcond
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -16,7 +16,7 @@
 #include <runnel/detail/kokkos_shapes.hpp>
 #include <runnel/managed_buffer.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos {
+namespace runnel::inline RUNNEL_ABI::kokkos {
 
 /// The host space whose kernels streams run: Kokkos' default host space, or Serial if that is
 /// Threads.
@@ -485,4 +485,4 @@ template <detail::KokkosView V>
                                                                               view.size()};
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::kokkos
+}  // namespace runnel::inline RUNNEL_ABI::kokkos

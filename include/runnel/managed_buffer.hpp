@@ -7,7 +7,7 @@
 #include <runnel/detail/memory_advice.hpp>
 #include <runnel/memory.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// A location of managed memory: a device, or the host.
 class MemoryPlace {
@@ -95,4 +95,4 @@ void advise(const Range& range, MemoryAdvice advice, MemoryPlace place) {
       advice, place);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -7,7 +7,7 @@
 
 #include <runnel/detail/strided.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 
@@ -83,4 +83,4 @@ CopyResult copy(const To& to, const From& from) {
   return detail::copy_mdspan(current_stream(), to, from, CopyOptions{});
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

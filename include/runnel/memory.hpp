@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 /// count * size. @throws errc::out_of_memory if that does not fit into std::size_t
@@ -370,4 +370,4 @@ void record_stream(StreamRef stream, const View& view) {
     detail::record_block_use(stream, std::data(view), detail::kind_by_type<View>());
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -6,7 +6,7 @@
 
 #include <runnel/device.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Kinds of memory that copies distinguish.
 enum class MemoryKind {
@@ -26,4 +26,4 @@ struct PointerInfo {
 /// is reported as pageable.
 [[nodiscard]] PointerInfo pointer_info(const void* pointer);
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -10,7 +10,7 @@
 
 #include <mpi.h>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace mpi {
+namespace runnel::inline RUNNEL_ABI::mpi {
 
 namespace detail {
 /// The version text of the program's MPI library.
@@ -59,4 +59,4 @@ namespace detail {
   return MPI_Comm_f2c(communicator.mpi_communicator());
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::mpi
+}  // namespace runnel::inline RUNNEL_ABI::mpi

@@ -13,7 +13,7 @@
 #include <exception>
 #include <stop_token>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// How the steps of a chunk are distributed over streams.
 enum class OverlapStrategy {
@@ -241,4 +241,4 @@ OverlapResult overlap(Input&& input, Output&& output, F&& f) {
                          std::forward<F>(f));
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -7,7 +7,7 @@
 
 #include <runnel/overlap.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 class AnyOverlapEnd;
 
@@ -93,4 +93,4 @@ OverlapResult overlap_bytes(std::span<const AnyOverlapEnd> inputs, const AnyOver
        }});
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 
 #include <tuple>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 /// A function that fills a span and returns the number of elements written.
@@ -252,4 +252,4 @@ template <class... Ends>
   return OverlapInputs<Ends...>{{std::forward<Ends>(ends)...}};
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <span>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// A span of time, measured from the start of the run.
 struct OverlapInterval {
@@ -50,4 +50,4 @@ struct OverlapMeasure {
 /// Combines the times of all chunks.
 [[nodiscard]] OverlapMeasure measure_overlap(std::span<const OverlapChunkTimes> chunks);
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

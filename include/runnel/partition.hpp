@@ -10,7 +10,7 @@
 #include <concepts>
 #include <span>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Divides a device: part `i` gets at least `multiprocessors[i]` of its multiprocessors, rounded up
 /// to the granularity of the device, and the last part gets the rest. No two parts of one call
@@ -30,4 +30,4 @@ template <std::same_as<int>... N>
   return parts;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The contents of the pinned pool. Sizes are in bytes, rounded up to whole blocks.
 struct PinnedStatistics {
@@ -59,4 +59,4 @@ class PinnedPool {
   static void trim();
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 
 #include <memory_resource>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The process's resource over the pinned pool; it lives as long as the process. Blocks are aligned
 /// to 256 bytes, or to more if the caller asks for more. `deallocate` throws
@@ -44,4 +44,4 @@ struct PinnedAllocator {
   }
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include <limits>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The priority of a stream: a lower number is more urgent. StreamOptions takes any `int` and
 /// clamps it to the device's range. The three constants below become {-5, 0, 0} on NVIDIA (where 0
@@ -63,4 +63,4 @@ struct PriorityRange {
   friend constexpr bool operator==(PriorityRange, PriorityRange) noexcept = default;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

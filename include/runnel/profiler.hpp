@@ -7,7 +7,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 void push_profiler_range(const char* name) noexcept;
@@ -29,4 +29,4 @@ class [[nodiscard]] ProfilerRange {
   ~ProfilerRange() { detail::pop_profiler_range(); }
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -8,7 +8,7 @@
 
 #include <runnel/stream.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Switches the race checker on and off, and declares accesses and waits that it cannot see. The
 /// environment variable `RUNNEL_CHECK=1` switches it on from the first use of the library;
@@ -64,4 +64,4 @@ class RaceChecker {
   static void assume_wait(StreamRef waiting, StreamRef awaited);
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -13,7 +13,7 @@
 #include <concepts>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 /// A native stream, or another library's view of one, such as cuda::stream_ref.
@@ -276,4 +276,4 @@ class LoggingResource {
   Log log_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -7,7 +7,7 @@
 #include <runnel/ipc_handle.hpp>
 #include <runnel/memory.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 [[nodiscard]] void* allocate_shared(std::size_t bytes, Device device);
@@ -88,4 +88,4 @@ class SharedBuffer : public detail::OwnedArray<T, detail::SharedOwner> {
       : Array{opened.pointer, opened.bytes / sizeof(T), {opened.device, true}} {}
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

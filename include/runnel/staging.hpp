@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Options of staged copies. The environment variables RUNNEL_STAGING_WORKERS, RUNNEL_STAGING_CHUNK
 /// and RUNNEL_STAGING_MEMORY replace values of 0. A copy is divided into at most 256 pieces: a
@@ -46,4 +46,4 @@ class Staging {
   static void trim();
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Counts of live objects.
 struct LiveObjects {
@@ -30,4 +30,4 @@ struct LiveObjects {
 /// Returns the counts at this moment. Makes no runtime call.
 [[nodiscard]] LiveObjects live_objects() noexcept;
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

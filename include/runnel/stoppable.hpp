@@ -8,7 +8,7 @@
 
 #include <stop_token>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// As `stream.synchronize()`, but the wait ends once a stop is requested; returns false then,
 /// unless the work is complete. The wait ends within about a millisecond of the request; the work
@@ -17,4 +17,4 @@ namespace runnel { inline namespace RUNNEL_ABI {
 /// The same for an Event or a TimedEvent. @throws as its synchronize()
 [[nodiscard]] bool synchronize(const detail::EventBase& event, const std::stop_token& stop);
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

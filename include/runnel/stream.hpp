@@ -13,7 +13,7 @@
 #include <runnel/detail/partition.hpp>
 #include <runnel/detail/refused.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 class Event;
 class TimedEvent;
@@ -355,7 +355,7 @@ class [[nodiscard]] SynchronizeAtExit {
   StreamRef stream_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI
 
 template <>
 struct std::hash<runnel::StreamRef> {

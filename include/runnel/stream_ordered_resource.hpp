@@ -10,7 +10,7 @@
 #include <atomic>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 template <class R, class S>
@@ -144,4 +144,4 @@ template <ResourceHandle R>
 }
 
 }  // namespace detail
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

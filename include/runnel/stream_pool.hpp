@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 struct StreamPoolState;
@@ -116,4 +116,4 @@ class StreamPool {
   detail::StreamPoolState* state_;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

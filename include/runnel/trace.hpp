@@ -9,7 +9,7 @@
 #include <runnel/current.hpp>
 #include <runnel/detail/observers.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The environment variable `RUNNEL_TRACE=file.json` switches the trace on from the first use of
 /// the library.
@@ -60,4 +60,4 @@ class [[nodiscard]] TraceRange {
   std::uint64_t number_ = 0;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The processes that communicate, and the rank of this one. `mpi::world()` of <runnel/mpi.hpp>
 /// creates a World from an MPI communicator; the static members create one without MPI.
@@ -45,4 +45,4 @@ struct World {
                                            60});
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 inline constexpr bool finds_races = false;
 
@@ -53,6 +53,6 @@ struct Callers {
   void note_caller(std::size_t) noexcept {}
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync
 
 #endif

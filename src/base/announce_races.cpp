@@ -27,7 +27,7 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern const char etext;
 }
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 void happens_before(const void* address) noexcept {
   if (__tsan_release != nullptr && address != nullptr) __tsan_release(const_cast<void*>(address));
@@ -95,7 +95,7 @@ CalledBy::~CalledBy() {
   for (std::size_t i = 0; i < count_; ++i) __tsan_func_exit();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync
 
 // ThreadSanitizer intercepts some functions of the C and C++ libraries, for all callers. The linker
 // redirects this library's calls to the wrappers below (--wrap, src/meson.build), so that accesses

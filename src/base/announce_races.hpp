@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 inline constexpr bool finds_races = true;
 
@@ -70,4 +70,4 @@ struct Callers {
   void note_caller(std::size_t task) noexcept { callers[task].read(); }
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync

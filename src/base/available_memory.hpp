@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Reads a system file line by line. Returns the first number that matches the scanf format, or
 /// nothing.
@@ -37,4 +37,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
   return std::min(*machine * 1024, *limit - std::min(*limit, used));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The base class of cached nodes. Only the cache uses the members. The first node of a batch
 /// stores pointers to the others, so that several can be prefetched; a linked list would not allow
@@ -162,4 +162,4 @@ class BatchCache {
   static constinit inline thread_local ThreadPart own_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 #include <new>
 #include <system_error>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls `call()`, which may set the code. If it throws, sets the code of the exception. Requires:
 /// the code is clear, and the call throws nothing but errors of the library and std::bad_alloc.
@@ -22,4 +22,4 @@ void catch_errors_into(std::error_code& code, Call&& call) noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <runnel/error.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Throws for a runtime call that failed. Clears the runtime's last error.
 [[noreturn]] void throw_status(backend::status status, const char* operation);
@@ -53,4 +53,4 @@ inline bool succeeded_or_forget(backend::status status) noexcept {
   return true;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

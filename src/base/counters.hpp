@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Counters {
   sync::Atomic<std::size_t> streams{0};
@@ -112,4 +112,4 @@ inline void count_down(sync::Atomic<std::size_t>& counter) noexcept {
   counter.fetch_sub(1, std::memory_order_relaxed);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

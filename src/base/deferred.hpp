@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A first-in, first-out queue of objects with a member `next`.
 template <class T>
@@ -81,4 +81,4 @@ inline bool run_or_defer(Deferred& object) noexcept {
   return mode != Release::never;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -17,7 +17,7 @@
 #include <string>
 #include <system_error>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace {
 
 class Category final : public std::error_category {
@@ -142,4 +142,4 @@ void check_launch(const char* kernel) {
     }
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct ErrorText {
   const char* name;
@@ -50,4 +50,4 @@ static_assert(error_texts.size() == static_cast<std::size_t>(errc::unknown));
   return static_cast<std::size_t>(code) - 1;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// In this scope, the calling thread runs a user function that must not use the library: operations
 /// throw, and frees are deferred. A pageable policy that the function sets is undone at the end of
@@ -33,4 +33,4 @@ class InHook : NotCopied {
   Pageable policy_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Called before an exception reports a lost device. After it returns, no thread of the library may
 /// touch the user's memory. Null: no thread does.
@@ -20,4 +20,4 @@ inline constinit sync::Atomic<void (*)() noexcept> before_lost_device_is_reporte
   return !succeeded_or_forget(s) && backend::classify(s) == errc::device_lost;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The library's single object of type T. It is never destroyed, because threads and static objects
 /// of the user may still use it while the process exits. It needs no heap memory, so that a
@@ -19,4 +19,4 @@ template <class T>
   return object;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,7 +4,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct NotCopied {
   NotCopied() = default;
@@ -12,4 +12,4 @@ struct NotCopied {
   NotCopied& operator=(const NotCopied&) = delete;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

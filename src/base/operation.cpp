@@ -6,7 +6,7 @@
 
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 constinit Atomic<unsigned> observers{0};
 
@@ -60,4 +60,4 @@ void ScopedEvent::end() noexcept {
 SuppressEvents::SuppressEvents() noexcept { ++depth; }
 SuppressEvents::~SuppressEvents() { --depth; }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

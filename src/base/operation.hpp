@@ -23,7 +23,7 @@
 #include <optional>
 #include <span>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The kinds up to `lost_exception` are those of HookKind.
 enum class OperationKind : unsigned char {
@@ -231,4 +231,4 @@ inline void emit_free(const char* name, MemoryKind kind, const void* block, std:
   });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

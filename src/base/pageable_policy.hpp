@@ -3,9 +3,9 @@
 
 #include <runnel/copy.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The calling thread's policy, as set_default_pageable() has set it.
 inline thread_local constinit Pageable policy_of_thread = Pageable::stage;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The number that the whole text is; nothing if it is none.
 template <class Number>
@@ -75,4 +75,4 @@ struct ParsedSize {
   return std::nullopt;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

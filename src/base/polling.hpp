@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at
 /// the deadline. Between the calls it first yields, 64 times and for at least `awake`, because work
@@ -46,4 +46,4 @@ void block_until(F done, std::chrono::nanoseconds awake = {}) {
   static_cast<void>(poll_until(sync::Clock::time_point::max(), done, awake));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

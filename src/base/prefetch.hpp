@@ -4,7 +4,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Prefetches a cache line that the calling thread will soon write, and that another thread wrote
 /// last. The address need not be valid.
@@ -18,4 +18,4 @@ inline void prefetch_to_write(const void* address) noexcept {
 #endif
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

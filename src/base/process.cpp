@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 constinit sync::Atomic<unsigned> slow_path_reasons{slow_path_phase};
 thread_local constinit bool in_host_function = false;
@@ -188,4 +188,4 @@ void watch_main_thread() {
   static_cast<void>(sentinel.armed);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

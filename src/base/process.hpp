@@ -10,7 +10,7 @@
 
 #include <atomic>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Why the next operation must take the slow path; 0 if it need not.
 inline constexpr unsigned slow_path_phase = 1;  // first use, a forked child, or exit
@@ -106,4 +106,4 @@ void call_in_forked_child(void (*hook)() noexcept) noexcept;
 /// created. Does nothing on other threads.
 void watch_main_thread();
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

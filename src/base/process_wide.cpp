@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constinit sync::Mutex mutex;
@@ -35,4 +35,4 @@ void* process_wide(const char* name, void* (*make)()) {
   return object;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -3,9 +3,9 @@
 
 #include "backend.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 void push_profiler_range(const char* name) noexcept { backend::push_range(name); }
 void pop_profiler_range() noexcept { backend::pop_range(); }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Puts the object in front of the list that begins at the atomic pointer `first`. `next` is its
 /// link. Requires: no thread removes a single object.
@@ -17,4 +17,4 @@ void push_front(First& first, T& object, Link& next) noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 inline void relax() noexcept {
 #if defined __x86_64__ || defined __i386__
@@ -21,4 +21,4 @@ inline void relax() noexcept {
 #endif
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,7 +12,7 @@
 
 #include <atomic>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether this process is known to have captured streams, and whether a capture is open that was
 /// begun through the library.
@@ -82,4 +82,4 @@ decltype(auto) call_beside_captures(F f) {
   return internal_call(f, any_capture_seen());
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls `work()` on a new, detached thread. Returns false if the system has no thread, or no
 /// memory for one.
@@ -24,4 +24,4 @@ template <class F>
   return false;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

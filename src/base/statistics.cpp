@@ -10,7 +10,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 
@@ -103,4 +103,4 @@ LiveObjects live_objects() noexcept {
           .graphs = read_count(now.graphs)};
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -22,17 +22,17 @@
 #ifdef RUNNEL_FIND_RACES
 #include "base/sync_hidden.hpp"
 #else
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 using Mutex = std::mutex;
 using SharedMutex = std::shared_mutex;
 using ConditionVariable = std::condition_variable;
 using ConditionVariableAny = std::condition_variable_any;
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync
 #endif
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 template <class T>
 using Atomic = std::atomic<T>;
@@ -67,6 +67,6 @@ class ProcessorClock {
 [[nodiscard]] constexpr int polls(int count) noexcept { return count; }
 [[nodiscard]] constexpr int processors(int count) noexcept { return count; }
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync
 
 #endif

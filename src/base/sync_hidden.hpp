@@ -14,7 +14,7 @@
 #include <memory>
 #include <stop_token>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 class Mutex : detail::NotCopied {
  public:
@@ -90,4 +90,4 @@ class ConditionVariableAny : detail::NotCopied {
 };
 using ConditionVariable = ConditionVariableAny;
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync

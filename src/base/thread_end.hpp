@@ -12,7 +12,7 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern void* __dso_handle;
 }
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls `call(argument)` at the end of the calling thread, in the reverse order of registration,
 /// like destructors of thread_local objects. A call that is registered while the thread is ending
@@ -21,4 +21,4 @@ inline void at_thread_end(void (*call)(void*), void* argument) {
   abi::__cxa_thread_atexit(call, argument, &__dso_handle);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

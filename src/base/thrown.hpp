@@ -7,7 +7,7 @@
 #include <new>
 #include <system_error>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The text is stored in the exception, so that copying an exception cannot throw, and reporting
 /// "out of memory" needs no memory.
@@ -39,4 +39,4 @@ template <class Kind, class... OfKind>
   throw Thrown<std::system_error, Kind>{std::system_error{code}, code, text, of_kind...};
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class TryFlag : NotCopied {
  public:
@@ -24,4 +24,4 @@ class TryFlag : NotCopied {
   const bool is_set_here_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

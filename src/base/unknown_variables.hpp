@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// What follows RUNNEL_ in the variables of docs/environment.md, of the Python package, and of the
 /// repository's tests.
@@ -55,4 +55,4 @@ inline void name_unknown_variables() noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

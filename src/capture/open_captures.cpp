@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 struct ListedCapture : OpenCapture {
@@ -145,4 +145,4 @@ void close_capture(std::uint64_t stream) noexcept {
   note_open_captures();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

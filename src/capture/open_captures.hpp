@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class GraphFunctions;
 
@@ -68,4 +68,4 @@ void note_broken(std::uint64_t stream, const char* operation) noexcept;
 /// Removes the capture that was begun on the stream, if there is one.
 void close_capture(std::uint64_t stream) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

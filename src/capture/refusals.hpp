@@ -6,7 +6,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail::refusal {
+namespace runnel::inline RUNNEL_ABI::detail::refusal {
 
 // The operation's stream is being captured.
 inline constexpr const char* nothing_runs =
@@ -31,4 +31,4 @@ inline constexpr const char* device_wait =
 inline constexpr const char* overlap =
     "the calling thread is capturing a stream, and its waits would break the capture";
 
-}}}  // namespace runnel::RUNNEL_ABI::detail::refusal
+}  // namespace runnel::inline RUNNEL_ABI::detail::refusal

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Queries the runtime. Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] inline backend::status query_capture(native::stream handle,
@@ -35,4 +35,4 @@ enum class CaptureState { none, active, unknown };
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

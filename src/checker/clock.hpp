@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 /// One operation: the stream's number in Order, and the operation's number in the stream, from 1.
 struct Epoch {
@@ -33,4 +33,4 @@ struct Clock {
   }
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 /// An operation's access to the bytes from `begin` to `end`.
 struct Access {
@@ -65,4 +65,4 @@ class LastEnds {
   return std::nullopt;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 std::uint32_t Order::take_number() {
   if (unused_.empty()) {
@@ -145,4 +145,4 @@ void Order::forget_complete() {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

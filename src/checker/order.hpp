@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 /// A stream, as the checker sees it.
 struct StreamInfo {
@@ -109,4 +109,4 @@ class Order {
   std::unordered_map<std::uint64_t, Epoch> functions_;  // that have not ended
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

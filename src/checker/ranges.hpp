@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 /// An operation that used some bytes.
 struct Use {
@@ -95,4 +95,4 @@ class Ranges {
   Map segments_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

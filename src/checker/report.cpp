@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
 [[nodiscard]] const char* title_of(Fault fault) noexcept {
@@ -103,4 +103,4 @@ std::string text_of(const Finding& finding, const Order& order) {
   return text.str();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 /// The error in the order of an earlier use and a later one.
 enum class Fault : unsigned char {
@@ -41,4 +41,4 @@ struct Finding {
 /// @throws std::bad_alloc
 [[nodiscard]] std::string text_of(const Finding& finding, const Order& order);
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
 constexpr std::size_t max_frames = 20;  // including the library's own, which are not shown
@@ -239,4 +239,4 @@ std::string text_of(StackId stack) {
   return text;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 /// Equal stacks have equal numbers.
 using StackId = std::uint32_t;
@@ -21,4 +21,4 @@ inline constexpr StackId no_stack = ~StackId{0};
 /// @throws std::bad_alloc
 [[nodiscard]] std::string text_of(StackId stack);
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -14,7 +14,7 @@
 #include <functional>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
+namespace runnel::inline RUNNEL_ABI::checker {
 
 using namespace detail;
 
@@ -143,4 +143,4 @@ class Visit {
   const CheckedOperation& operation_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::checker
+}  // namespace runnel::inline RUNNEL_ABI::checker

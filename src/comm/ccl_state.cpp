@@ -14,7 +14,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -296,4 +296,4 @@ std::shared_ptr<CommunicatorState> CclState::split(int color, int key) try {
   throw;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The resources of a communicator. They outlive it until its operations have ended.
 struct CclResources {
@@ -149,4 +149,4 @@ void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noex
 /// runtime cannot report whether the operations have ended.
 void destroy_in_background(std::unique_ptr<CclResources> resources) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 [[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Exchange& step,
@@ -70,4 +70,4 @@ ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) co
   return steps.size() == 1 ? post_one(0) : in_group(steps.size(), post_one);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

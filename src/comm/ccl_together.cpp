@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using Item = Together::Operations::Item;
@@ -144,4 +144,4 @@ void Together::enqueue() {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

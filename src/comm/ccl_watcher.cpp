@@ -17,7 +17,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -220,4 +220,4 @@ void destroy_in_background(std::unique_ptr<CclResources> resources) noexcept {
   }));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -16,7 +16,7 @@
 #include <tuple>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -256,4 +256,4 @@ void Communicator::abort() noexcept {
   state_->break_and_end(errc::communicator_broken, "use a communicator", "abort() was called");
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 struct MpiProcess {
@@ -143,4 +143,4 @@ void check_mpi(int result, const char* operation) {
     throw_error(errc::communicator_broken, operation, text_of(result).c_str());
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

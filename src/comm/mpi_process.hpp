@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// To be called before the first use of MPI. From then on MPI_Finalize() waits for all operations.
 /// @throws as Communicator's constructor
@@ -32,4 +32,4 @@ void check_mpi(int result, const char* operation);
 /// MPI's own text for the error.
 [[nodiscard]] std::string text_of(int result);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

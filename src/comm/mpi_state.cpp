@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 namespace {
 
@@ -109,4 +109,4 @@ std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
   return made;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,7 +14,7 @@
 #include <memory>
 #include <span>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class Stager;
 /// Ends the stager's thread after the last operation. Requires: no operation will follow.
@@ -64,4 +64,4 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps);
 void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream,
                     std::span<const Exchange> steps);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

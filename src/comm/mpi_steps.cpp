@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 constinit std::size_t max_elements_per_mpi_call = std::size_t{1} << 30;
 
@@ -270,4 +270,4 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
   throw;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

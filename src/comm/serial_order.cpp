@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 struct Orders {
@@ -43,4 +43,4 @@ void wait_for_all_orders() {
     if (order != nullptr) order->wait();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

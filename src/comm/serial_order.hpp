@@ -16,7 +16,7 @@
 #include <mutex>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A serial order of operations on different streams: each operation waits for the previous one. A
 /// stream waits only if the previous operation was on another stream.
@@ -95,4 +95,4 @@ class SerialOrder {
 /// Blocks the calling thread until all operations enqueued so far have ended.
 void wait_for_all_orders();
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

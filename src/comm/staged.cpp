@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t slots = 4;
@@ -277,4 +277,4 @@ void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream,
 
 void close_stager(Stager& stager) noexcept { stager.close(); }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The interface that an engine implements.
 struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotCopied {
@@ -132,4 +132,4 @@ struct Blocks {
 };
 [[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

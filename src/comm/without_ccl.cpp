@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 [[noreturn]] void refuse() {
   throw_error(errc::not_supported, making_communicator,
@@ -36,4 +36,4 @@ Together::Together() {
 Together::~Together() { is_together = false; }
 void Together::enqueue() {}
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

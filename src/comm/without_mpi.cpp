@@ -4,7 +4,7 @@
 
 #include <runnel/error.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 std::shared_ptr<CommunicatorState> make_mpi_state(const World&, const CommunicatorOptions&) {
   throw_error(errc::not_supported, making_communicator,
@@ -13,4 +13,4 @@ std::shared_ptr<CommunicatorState> make_mpi_state(const World&, const Communicat
 
 bool do_share_devices(const World&) { return false; }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 using namespace detail;
 namespace {
@@ -211,4 +211,4 @@ World World::from_file(const std::string& path, int rank, int size,
   return made;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -7,7 +7,7 @@
 #include "slot/capture.hpp"
 #include "slot/stream_call.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 using namespace detail;
 
@@ -70,4 +70,4 @@ void require_index(std::size_t index, std::size_t size) {
 }
 
 }  // namespace detail
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail { namespace {
 
 constexpr const char* operation = "copy a batch";
@@ -181,4 +181,4 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   return counts;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

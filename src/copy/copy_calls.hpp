@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Collects copies whose order does not matter, and enqueues several of them in one runtime call.
 /// Requires: no side of a copy is pageable memory.
@@ -58,4 +58,4 @@ class CopyCalls {
   std::array<std::size_t, per_call> bytes_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

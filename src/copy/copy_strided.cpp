@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <span>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -174,4 +174,4 @@ CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* f
   return detail::copy_strided(stream, to, from, extent.width, dimensions, options, operation);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

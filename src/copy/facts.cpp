@@ -8,7 +8,7 @@
 #include "slot/capture.hpp"
 #include "slot/idle.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 namespace {
 
@@ -95,4 +95,4 @@ CopyFacts resolve(CopyCall& call, const FillRequest& request) {
   return facts;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,7 +14,7 @@
 
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// One call of the interface: a copy, a batch of copies, or a fill. While the object lives, the
 /// stream's device is current: CUDA can reach stream-ordered memory only then. All operations of a
@@ -88,4 +88,4 @@ struct CopyFacts {
 [[nodiscard]] CopyFacts resolve(CopyCall& call, const CopyRequest& request);
 [[nodiscard]] CopyFacts resolve(CopyCall& call, const FillRequest& request);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

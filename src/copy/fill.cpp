@@ -14,7 +14,7 @@
 #include <cstring>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -139,4 +139,4 @@ void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value,
       stream, {static_cast<unsigned char*>(to), pitch, width, height, &value, 1, std::nullopt});
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -4,7 +4,7 @@
 #include "base/check.hpp"
 #include "memory/memory_facts.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Whether any row of one side shares bytes with a row of the other side. Requires: at least one
@@ -34,4 +34,4 @@ void validate(const FillRequest& request, const char* operation) {
     require_rows(request.to, request.pitch, request.width, request.height, operation);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

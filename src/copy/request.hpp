@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct CopyRequest {
   Transfer transfer;
@@ -55,4 +55,4 @@ struct FillRequest {
 void validate(const CopyRequest& request, const char* operation);
 void validate(const FillRequest& request, const char* operation);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

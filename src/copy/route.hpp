@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Route {
   nothing,     ///< no bytes, or the same bytes on both sides
@@ -84,4 +84,4 @@ template <class Stream>
   return stream.is_capturing() ? Route::refused_in_capture : Route::seeded;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,7 +14,7 @@
 
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Returns false if the runtime refused the memory: runtimes refuse a range that begins in one
@@ -228,4 +228,4 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
   return enqueue_observed(call, copy, [&] { return enqueue_copy(call, copy); });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -13,7 +13,7 @@
 #include <array>
 #include <concepts>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A copy that is ready to be enqueued.
 struct PlannedCopy {
@@ -71,4 +71,4 @@ inline constexpr std::size_t read_at_the_call = std::size_t{32} << 10;
 /// overwrites.
 void protect_source(CopyCall& call, void* to, std::size_t bytes);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

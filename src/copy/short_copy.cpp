@@ -27,7 +27,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -370,4 +370,4 @@ void give_back_short_copy_rings() noexcept {
   for_each_ring([](ShortRing& ring) { ring.give_back(); });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Returns whether the bytes have been read from, or written to, the host's side. If not, that side
 /// is unchanged: there is no memory for a ring, it is full or used by another thread, a page of the
@@ -21,4 +21,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// Returns the pinned memory of such copies to the pool, except what threads use now.
 void give_back_short_copy_rings() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -13,7 +13,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// How many bytes lie before the first address that is a multiple of a cache line.
 inline constexpr std::size_t streaming_line = 64;
@@ -78,4 +78,4 @@ inline void copy_streaming(void* destination, const void* source, std::size_t by
 #endif
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <functional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// `height` rows of `width` bytes. On each side, row i starts i * pitch bytes after the first one.
 struct Transfer {
@@ -97,4 +97,4 @@ enum class Direction { to_device, to_host };
                                            : range_of_rows(t.to, t.to_pitch, t.width, t.height);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Linux's struct procmap_query (6.11), which older headers lack: finds the mapping that contains
@@ -80,4 +80,4 @@ bool populate_pages(Range range, PageUse use) noexcept {
   return error == 0 || error == EINVAL;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -8,7 +8,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// What a copy does to the host's pages.
 [[nodiscard]] inline PageUse page_use(Direction direction) noexcept {
@@ -29,4 +29,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// Populates each page. False if one of them does not permit `use`.
 [[nodiscard]] bool populate_pages(Range range, PageUse use) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

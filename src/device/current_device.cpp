@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 thread_local constinit CurrentStream current{};
 
@@ -101,4 +101,4 @@ void restore_current_device(int device) noexcept {
   cache_device(device);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -5,7 +5,7 @@
 
 #include <runnel/current.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Queries the runtime, and stores the device for `current_stream()`. Inside a host function, where
 /// the runtime must not be called, and with a single device, it returns the stored device.
@@ -36,4 +36,4 @@ inline void set_stream_on(int device, CurrentStream stream) noexcept {
     set_stream_on_another(device, stream);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 
@@ -361,4 +361,4 @@ DeviceGuard::DeviceGuard(Device device) : found_{Device::current()} {
 }
 DeviceGuard::~DeviceGuard() { restore_current_device(found_.ordinal()); }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The scope of one operation on a device. The runtime may be called, and the device exists. Stores
 /// the operation's name for error texts. Any device may be current; CurrentDeviceCall is for calls
@@ -47,4 +47,4 @@ using CurrentDeviceCall = DeviceCallIn<ScopedDevice>;
 /// The same for calls that the library makes for itself.
 using InternalDeviceCall = DeviceCallIn<InternalCalls>;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 extern constinit sync::Atomic<int> known_device_count;  // 0 until queried
 
@@ -38,4 +38,4 @@ void require_device(int device, const char* operation);
 /// only. Owner -1: the memory belongs to no device.
 void grant_pool_access(int device, int owner, const char* operation);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

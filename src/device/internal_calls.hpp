@@ -10,7 +10,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// In this scope, the device is current, and no call of this thread invalidates a capture on any
 /// thread.
@@ -37,4 +37,4 @@ bool call_quietly(int device, F call) noexcept {
   return succeeded_or_note_capture(internal_call(device, ScopedDevice::no_throw, call));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

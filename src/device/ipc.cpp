@@ -10,7 +10,7 @@
 #include <cstring>
 #include <ctime>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
@@ -71,4 +71,4 @@ IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device,
   throw_error(errc::invalid_device, operation, "this process does not see the handle's device");
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class IpcKind : std::uint32_t { event = 1, memory = 2 };
 
@@ -32,4 +32,4 @@ using IpcHandleBytes = std::array<std::byte, 128>;
 [[nodiscard]] IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device,
                                      const char* operation);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

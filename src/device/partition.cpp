@@ -14,7 +14,7 @@
 #include <mutex>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail { namespace {
 
 constexpr const char* dividing = "divide a device";
@@ -90,4 +90,4 @@ void partition(Device device, std::span<const int> multiprocessors, std::span<Pa
                          [](const PartitionData& each) { return Access::partition(&each); });
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -6,7 +6,7 @@
 
 #include <runnel/partition.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct PartitionData {
   int device;
@@ -14,4 +14,4 @@ struct PartitionData {
   backend::Part native;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

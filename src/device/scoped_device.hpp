@@ -8,7 +8,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// For scopes that cannot report a failure. Tries twice, because a failed call may succeed the
 /// second time, and all later work of a thread on a wrong device would go there.
@@ -49,4 +49,4 @@ class ScopedDevice : NotCopied {
   int found_ = -1;  // -1: nothing to restore
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

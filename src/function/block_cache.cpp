@@ -7,7 +7,7 @@
 
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t block_bytes = 128;
@@ -38,4 +38,4 @@ void free_block(void* block, std::size_t bytes) noexcept {
   Cache::give(new (block) FreeBlock);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -20,7 +20,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {
   try {
@@ -187,4 +187,4 @@ const Outcome& Future::outcome() const {
   return state_->outcome;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

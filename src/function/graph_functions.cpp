@@ -13,7 +13,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 GraphFunctions::~GraphFunctions() {
   // Runs that never happened, because the device was lost.
@@ -300,4 +300,4 @@ void add_to_capture(const StreamCall& call, Kept* object) {
   owned->reset(object);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

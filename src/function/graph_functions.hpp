@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A graph node that records an event or waits for it. The native event lives as long as the graph.
 struct EventUse {
@@ -157,4 +157,4 @@ void add_to_capture(const StreamCall& call, EventUse use);
 void add_to_capture(const StreamCall& call, Kept* object);
 ///@}
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -24,7 +24,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 thread_local constinit std::uint64_t host_function_label = 0;
 thread_local constinit std::uint64_t running_function = 0;
@@ -184,4 +184,4 @@ void discard_host_functions(int device) noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Stored with each function that the thread launches and each copy that it stages, so that an
 /// exception can be attributed. Initially 0.
@@ -53,4 +53,4 @@ void run_again(void* function) noexcept;
 /// Destroys the functions that are pending in streams of the device. Requires: the device is lost.
 void discard_host_functions(int device) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

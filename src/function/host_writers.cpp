@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Runtimes that read pageable memory in stream order ask no one.
@@ -117,4 +117,4 @@ OutsideWait::~OutsideWait() {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

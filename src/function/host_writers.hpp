@@ -23,7 +23,7 @@
 #include <list>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class HostWriters {
  public:
@@ -91,4 +91,4 @@ class OutsideWait : NotCopied {
   std::list<Point> wait_;  // empty: not counted
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

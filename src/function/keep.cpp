@@ -8,7 +8,7 @@
 
 #include <runnel/completion.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr const char* keeping = "keep an object for a stream";
@@ -31,4 +31,4 @@ void keep_object(StreamRef stream, Kept* object) {
       stream, make_completion([object](const Outcome&) noexcept { object->destroy(object); }));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

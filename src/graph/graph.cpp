@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
 /// `own` is open, or directly behind the last launch, see needs_end(); empty before the first.
@@ -420,4 +420,4 @@ native::executable_graph Graph::native_executable() const {
   return give_out(require(asking)).executable;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

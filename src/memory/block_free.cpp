@@ -21,7 +21,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 [[nodiscard]] bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
@@ -183,4 +183,4 @@ bool wait_for_deferred_free(std::size_t made,
   return is_made();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

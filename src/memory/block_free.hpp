@@ -23,7 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A block to be freed. A buffer with other users or a resource has this object from then on, so
 /// that dropping it allocates nothing. `own` is the stream in whose order it is freed.
@@ -64,4 +64,4 @@ bool make_frees() noexcept;
 [[nodiscard]] bool wait_for_deferred_free(std::size_t made,
                                           std::chrono::steady_clock::time_point deadline) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -36,7 +36,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 using namespace std::chrono_literals;
 
@@ -414,4 +414,4 @@ void DeviceResource::trim() const {
   if (has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

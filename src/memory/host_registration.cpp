@@ -27,7 +27,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 using namespace detail;
 
@@ -255,4 +255,4 @@ void* HostRegistration::device_pointer(Device device) const {
   return pointer_ != nullptr ? mapped_pointer(pointer_, device) : nullptr;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -17,7 +17,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -101,4 +101,4 @@ void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, Me
   check(internal_call([&] { return backend::advise(memory, bytes, advice, whose); }), operation);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

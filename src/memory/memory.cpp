@@ -5,7 +5,7 @@
 #include "base/process.hpp"
 #include "device/device_call.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 PointerInfo pointer_info(const void* pointer) {
   constexpr const char* operation = "ask what a pointer points to";
@@ -33,4 +33,4 @@ void* mapped_pointer(void* pointer, Device device) {
 }
 
 }  // namespace detail
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

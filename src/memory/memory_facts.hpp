@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// @throws errc::invalid_argument unless the memory can be `height` (at least 1) rows of `width`
 /// (at least 1) bytes
@@ -69,4 +69,4 @@ struct MemoryFacts {
   return {info.kind, false, owner_of(info)};
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t registration_threshold = std::size_t{8}
@@ -141,4 +141,4 @@ void populate_for_registration(void* memory, std::size_t bytes) noexcept {
     });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 [[nodiscard]] backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept;
 [[nodiscard]] backend::status free_pinned_pages(void* memory) noexcept;
@@ -20,4 +20,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// access rights permit it. Does not change their contents.
 void populate_for_registration(void* memory, std::size_t bytes) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -23,7 +23,7 @@
 #include <span>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 using namespace std::chrono_literals;
 
@@ -215,4 +215,4 @@ void PinnedPool::trim() {
   wait_after_trim(trimming);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether all of these bytes are in one block. If that block is in use, records a use by the
 /// stream. @throws std::bad_alloc
@@ -28,4 +28,4 @@ void free_own_pinned(void* pointer) noexcept;
 /// `beyond_limit`: only what counts against the pool's limit.
 inline constinit sync::Atomic<void (*)(bool beyond_limit) noexcept> give_back_copy_memory{nullptr};
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 using namespace detail;
 namespace {
@@ -44,4 +44,4 @@ class PinnedResource final : public std::pmr::memory_resource {
 
 std::pmr::memory_resource* pinned_resource() noexcept { return &never_destroyed<PinnedResource>(); }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -9,7 +9,7 @@
 #include <memory>
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 namespace {
 
@@ -221,4 +221,4 @@ bool PinnedShelves::set_limit(std::size_t bytes) noexcept {
   return total_bytes_ > bytes;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

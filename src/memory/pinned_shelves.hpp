@@ -22,7 +22,7 @@
 #include <span>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 // A page of most machines, because memory is pinned by pages.
 inline constexpr std::size_t smallest_block = std::size_t{4} << 10;
@@ -213,4 +213,4 @@ class PinnedShelves {
 
 inline PinnedShelves& pinned_shelves() { return never_destroyed<PinnedShelves>(); }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -16,7 +16,7 @@
 #include <map>
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -102,4 +102,4 @@ void record_stream(StreamRef stream, const void* pointer) {
   detail::record_block_use(stream, pointer, std::nullopt);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <list>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 // Changed under the lock of the uses.
 inline constinit sync::Atomic<std::size_t> blocks_with_uses{0};
@@ -36,4 +36,4 @@ void add_recorded_use(const void* pointer, StreamRef stream);
              : take_recorded_uses_slowly(block, bytes, own);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -25,7 +25,7 @@
 #include <mutex>
 #include <new>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -218,4 +218,4 @@ void wait_after_trim(const char* operation) noexcept {
   if (!is_service_thread()) wait_for_releases(operation, short_timeout);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,7 +12,7 @@
 
 #include <chrono>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A call that returns memory to the runtime.
 struct MemoryRelease : Deferred {
@@ -64,4 +64,4 @@ template <class F>
   return allocate();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

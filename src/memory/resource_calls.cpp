@@ -11,7 +11,7 @@
 
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 thread_local constinit bool in_resource = false;
@@ -61,4 +61,4 @@ bool deallocate_to_resource(AnyResource& resource, StreamRef stream, void* point
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether the calling thread is in a call of a resource. The resource may hold a lock then, so no
 /// resource must be called.
@@ -25,4 +25,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 bool deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
                             std::size_t bytes) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -13,7 +13,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// CUDA shares whole blocks of 2 MiB, and several smaller allocations would be in one block.
@@ -91,4 +91,4 @@ void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noex
                    device);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -87,4 +87,4 @@ void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const 
   emit([&] { return call.about(OperationKind::value_written); });
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -27,7 +27,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait without a report
@@ -260,4 +260,4 @@ void observe_waits(const Operation& operation) noexcept {
 extern const Observer hang_report_observer;
 constinit const Observer hang_report_observer{observer_hangs, is_report_requested, observe_waits};
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 
 #include <array>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// False for a part of another operation, and for kinds that only other observers receive.
 [[nodiscard]] inline bool is_for_hooks(const Operation& operation) noexcept {
@@ -22,4 +22,4 @@ using StreamName = std::array<char, sizeof(StreamSlot::name)>;
 /// copied to `name`, which the event refers to. Requires: is_for_hooks(operation).
 [[nodiscard]] HookEvent hook_event(const Operation& operation, StreamName& name) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
 HookEvent hook_event(const Operation& operation, StreamName& name) noexcept {
@@ -88,4 +88,4 @@ HookLocation::HookLocation(const char* file, const char* function, unsigned line
     : here_{file, function, line}, outer_{std::exchange(location, &here_)} {}
 HookLocation::~HookLocation() { location = outer_; }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

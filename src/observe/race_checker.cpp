@@ -33,7 +33,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace checker {
 namespace {
 
@@ -443,4 +443,4 @@ void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {
   });
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

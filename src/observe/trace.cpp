@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -287,4 +287,4 @@ void TraceRange::end() noexcept try {
 } catch (...) {  // The stream has ended: the range has no end.
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t max_kept = std::size_t{1} << 20;
@@ -212,4 +212,4 @@ void move_activities(TraceContents& contents, std::size_t max_slices) {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

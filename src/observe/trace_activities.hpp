@@ -7,7 +7,7 @@
 
 #include <runnel/hooks.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Starts the collection, unless RUNNEL_TRACE_CUPTI=0. Only the first call has an effect.
 void start_activities() noexcept;
@@ -24,4 +24,4 @@ void fetch_activities(bool last) noexcept;
 /// @throws std::bad_alloc
 void move_activities(TraceContents& contents, std::size_t max_slices);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

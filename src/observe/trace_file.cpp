@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Writes text within quotes. Bytes outside printable ASCII become question marks.
@@ -121,4 +121,4 @@ bool write_trace(const std::string& name, const TraceContents& contents) noexcep
   return std::fclose(file) == 0 && !failed;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

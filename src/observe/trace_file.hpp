@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A row of the trace: a stream of a device, the device's work of that stream, or a host thread,
 /// whose device is -1.
@@ -54,4 +54,4 @@ struct TraceContents {
 /// False if the file cannot be written.
 [[nodiscard]] bool write_trace(const std::string& name, const TraceContents& contents) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr const char* tracing = "trace a stream";
@@ -115,4 +115,4 @@ PointState resolve(TracePoint& point) noexcept {
   return PointState::unknown;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

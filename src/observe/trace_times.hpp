@@ -10,7 +10,7 @@
 #include <chrono>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Microseconds since the first call.
 [[nodiscard]] double trace_now() noexcept;
@@ -51,4 +51,4 @@ enum class PointState : unsigned char { known, pending, unknown };
 /// Reads the time of the event if it is complete, and returns the event to the pool.
 [[nodiscard]] PointState resolve(TracePoint& point) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -13,7 +13,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// While it lives, host functions that this thread launches and copies that it stages have the
@@ -336,4 +336,4 @@ void DeviceRun::read_times(ChunkRecord& here) const {
   if (plan_.has_output()) here.times.copy_out = {at(m.copy_out_begin), at(m.copy_out_end)};
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

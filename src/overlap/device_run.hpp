@@ -18,7 +18,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 using OverlapClock = std::chrono::steady_clock;
 
@@ -127,4 +127,4 @@ class DeviceRun : NotCopied {
   bool finished_ = false;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 OverlapError::OverlapError(std::size_t chunk, const Error* cause) noexcept
     : Error{detail::overlap_operation, cause != nullptr ? cause->native_code() : 0,
@@ -50,4 +50,4 @@ void throw_overlap_error(std::size_t chunk, const char* step, const std::excepti
 }
 
 }  // namespace detail
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <exception>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Throws an OverlapError with `cause` nested in it. `step`: the phase of the chunk for the error
 /// text, such as "computing".
 [[noreturn]] void throw_overlap_error(std::size_t chunk, const char* step,
                                       const std::exception_ptr& cause);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -23,7 +23,7 @@
 #include <thread>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
@@ -416,4 +416,4 @@ OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
   return OverlapRun{std::move(plan), options, function}.run();
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

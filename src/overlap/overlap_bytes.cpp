@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The inputs, the output and the function of one run. Checks at run time what overlap() checks at
 /// compile time.
@@ -55,4 +55,4 @@ OverlapResult run_overlap_bytes(std::span<const AnyOverlapEnd> inputs, const Any
                      {&ends, &ErasedEnds::run});
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

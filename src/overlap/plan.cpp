@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -279,4 +279,4 @@ OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
              : OverlapStrategy::stream_per_chunk;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 inline constexpr const char* overlap_operation = "overlap";
 
@@ -83,4 +83,4 @@ struct OverlapPlan {
   return end.element_bytes == 1 ? "bytes" : "elements";
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

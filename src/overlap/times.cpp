@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace {
 
 /// The union of the intervals, sorted and disjoint.
@@ -54,4 +54,4 @@ OverlapMeasure measure_overlap(std::span<const OverlapChunkTimes> chunks) {
   return {total(transfers), total(computing), both};
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

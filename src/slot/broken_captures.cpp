@@ -10,7 +10,7 @@
 #include <new>
 #include <thread>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// The runtime gives an invalidated capture no number.
@@ -98,4 +98,4 @@ void throw_capture_status(backend::status status, const char* operation) {
   throw_error(errc::capture, operation, text_of(status), status, backend::error_name(status));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// In this scope, the stream begins, joins and ends no capture through the library. Covers the
 /// capture check and the call that depends on it. Neither of them blocks. For a query, only
@@ -133,4 +133,4 @@ void abandon_capture(StreamKey stream) noexcept;
 /// Ends all captures that the calling thread has begun. Requires: the runtime may be called.
 void abandon_own_captures() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

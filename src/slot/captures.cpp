@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 bool takes_part_in_capture(int device) noexcept {
   if (!any_capture_seen()) return false;
@@ -55,4 +55,4 @@ void abandon_own_captures() noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

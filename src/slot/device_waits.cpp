@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -153,4 +153,4 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   return true;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -6,7 +6,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Blocks until the device is idle. Tries a second time after a failure, since an error of earlier
 /// work may be reported only once. Returns `complete`, or `unknown` at once if the wait would break
@@ -17,4 +17,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// thread.
 void request_device_wait(int device) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

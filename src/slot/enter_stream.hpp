@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls enter(), and returns the slot of the stream. Requires: `operation` is a literal, as in
 /// "copy". `awaited`, a stream's id, or `event` is what the stream will wait for.
@@ -33,4 +33,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
   return slot;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

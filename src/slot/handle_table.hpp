@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Requires, for each member: the lock of the slots is held.
 class HandleTable {
@@ -48,4 +48,4 @@ class HandleTable {
   std::array<Slot*, std::size_t{1} << index_bits> buckets_{};
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

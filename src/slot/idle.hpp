@@ -10,7 +10,7 @@
 
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Converts the result of a query: true if complete, false if not ready.
 /// @throws any other error of the runtime
@@ -54,4 +54,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
   return has_finished(slot, operation);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <exception>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// An operation that a capture would record. Queries the runtime. Requires: the stream's device is
 /// current if its handle needs that.
@@ -58,4 +58,4 @@ inline void emit_complete(native::event event) noexcept {
 }
 ///@}
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

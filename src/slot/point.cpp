@@ -14,7 +14,7 @@
 
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 Point::Point(StreamKey stream) noexcept {
   if (stream.slot == nullptr) return;  // The Stream was moved from.
@@ -169,4 +169,4 @@ bool is_passed(Point& ended, const char* waiting) {
   return true;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -26,7 +26,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether an event may be recorded on a stream that is being captured. `allowed` is only for
 /// events that the host never queries. Streams of the same capture may wait for such an event.
@@ -198,4 +198,4 @@ template <class Points>
   return worst;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

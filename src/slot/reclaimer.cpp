@@ -24,7 +24,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -394,4 +394,4 @@ void run_after(DeferredWork& object) noexcept {
 
 bool complete_deferred_work() noexcept { return !any_capture_seen() && wait_for_all_devices(); }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -21,7 +21,7 @@
 #include <list>
 #include <memory>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct DestroyCompletion {
   void operator()(Completion* completion) const noexcept {
@@ -123,4 +123,4 @@ class Reclaimer {
 /// True on the service thread.
 [[nodiscard]] bool is_service_thread() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

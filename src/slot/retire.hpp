@@ -6,7 +6,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Ends a stream: ends all views of the slot, gives its end a number, destroys the
 /// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
@@ -16,4 +16,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// end stays unknown.
 void retire_slot(Slot* slot, bool is_orphaned = false) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -18,7 +18,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 // Slots are never freed, and never used for another device: a stale view may still read its slot.
@@ -319,4 +319,4 @@ void deliver_failure(Slot& slot, std::optional<std::uint64_t> label) {
   if (failure != nullptr) std::rethrow_exception(std::move(failure));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -21,7 +21,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class ShortRing;
 
@@ -252,4 +252,4 @@ void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
 /// Throws the stored exception of the stream, once; with a label, only one of that label.
 void deliver_failure(Slot& slot, std::optional<std::uint64_t> label = {});
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

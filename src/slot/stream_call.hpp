@@ -13,7 +13,7 @@
 #include "slot/point.hpp"
 #include "slot/slots.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The scope of one operation on a stream. The runtime may be called, the stream is live, and its
 /// device is current if its handle needs that. Stores the operation's name for error texts.
@@ -83,4 +83,4 @@ class StreamCall : NotCopied {
   ScopedDevice device_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

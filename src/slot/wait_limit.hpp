@@ -10,7 +10,7 @@
 #include <chrono>
 #include <stop_token>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A deadline and a stop token. The wait ends with the first of the two.
 struct WaitLimit {
@@ -30,4 +30,4 @@ struct WaitLimit {
   }
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

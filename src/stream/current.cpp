@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
 namespace {
@@ -159,4 +159,4 @@ StreamContext::Guard::~Guard() {
   restore_current_device(found_device_);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

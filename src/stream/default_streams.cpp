@@ -16,7 +16,7 @@
 #include <atomic>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -104,4 +104,4 @@ StreamRef Device::default_stream() const {
   return default_stream_of(call.device());
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

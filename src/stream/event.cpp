@@ -23,7 +23,7 @@
 #include <string>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Other code may have recorded the event.
@@ -329,7 +329,7 @@ void set_if_failed(std::error_code& code, const EventBase& event) noexcept {
   catch_errors_into(code, [&] { event.synchronize(); });
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail
 
 bool runnel::synchronize(const detail::EventBase& event, const std::stop_token& stop) {
   return wait_for(event, {.stop = stop});

@@ -18,7 +18,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Ends all views of the stream. `is_end_unknown`: nothing can be recorded on it any more.
@@ -130,4 +130,4 @@ void retire_slot(Slot* slot, bool is_orphaned) noexcept {
   run_later(*slot);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -33,7 +33,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -461,4 +461,4 @@ Event StreamRef::record_event() const { return Event{*this}; }
 void StreamRef::record_event(Event& event) const { event.record(*this); }
 void StreamRef::record_event(TimedEvent& event) const { event.record(*this); }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -22,7 +22,7 @@
 #include <string>
 #include <thread>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
 /// A stream of a pool: in the pool's list while it is idle, and its lease's otherwise.
@@ -236,4 +236,4 @@ StreamPoolState& StreamPool::state() const {
   return *state_;
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include <memory>
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// An intrusive list, so that returning an event cannot fail.
@@ -149,4 +149,4 @@ void publish_record(EventNodes& nodes, EventRef recorded) noexcept {
       nodes.later.exchange(is_first ? nullptr : recorded.release(), std::memory_order_acq_rel));
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Slot;
 
@@ -184,4 +184,4 @@ EventNode& record_on_node(EventNodes& nodes, int device, Take take, Record recor
   return record(*first), *first;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

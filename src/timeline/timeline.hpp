@@ -29,7 +29,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The progress of some work of a stream.
 enum class Progress {
@@ -350,4 +350,4 @@ class Timeline : NotCopied {
   sync::Atomic<bool> is_advancing_{false};
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

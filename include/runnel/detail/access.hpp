@@ -5,7 +5,7 @@
 
 #include <runnel/stream.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class EventBase;
 struct EventNodes;
@@ -29,4 +29,4 @@ struct Access {
   }
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

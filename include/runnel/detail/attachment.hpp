@@ -4,7 +4,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// An element of StreamSlot::attachments. It is destroyed with the stream, before the native
 /// handle.
@@ -16,4 +16,4 @@ struct Attachment {
   Attachment* next = nullptr;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

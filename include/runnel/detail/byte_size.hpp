@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
 
@@ -21,4 +21,4 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
   return bytes;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

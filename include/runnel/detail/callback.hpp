@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 template <class Argument>
 class Callback;
@@ -57,4 +57,4 @@ class Callback {
   Holder* holder_ = nullptr;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,10 +4,10 @@
 
 #include <runnel/stream.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// As StreamRef::is_capturing(), but errors name `operation`. Requires: `operation` is a string
 /// literal.
 [[nodiscard]] bool is_capturing(StreamRef stream, const char* operation);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

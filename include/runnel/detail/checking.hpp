@@ -5,7 +5,7 @@
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/memory_kind.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 extern constinit Atomic<unsigned> observers;  // The bits are defined in detail/observers.hpp.
 /// Whether the checker is on. While it is off, this load is its only cost.
@@ -32,4 +32,4 @@ template <class R>
   return range.size() * sizeof(*range.data());
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

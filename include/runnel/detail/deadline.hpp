@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// now + timeout. A negative or NaN timeout is treated as 0. A deadline in the last hour of the
 /// clock's range is replaced by the maximum, because rounding could hide an overflow there.
@@ -30,4 +30,4 @@ template <class Clock, class Duration>
                         Clock::now().time_since_epoch());
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <bit>
 #include <complex>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// The operation that combines elements of several processes into one.
 enum class Reduce {
@@ -118,4 +118,4 @@ Exchange reduction(StreamRef stream, Verb verb, const In& in, const Out& out, Re
 }
 
 }  // namespace detail
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -22,7 +22,7 @@
 #include <tuple>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail::execution {
+namespace runnel::inline RUNNEL_ABI::detail::execution {
 
 /// The state that the host functions of one operation share, and that ends the operation. Each
 /// function keeps it alive, because after a failure functions may stay enqueued for longer than the
@@ -260,4 +260,4 @@ struct AllStep {
   std::tuple<Previous...> previous;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail::execution
+}  // namespace runnel::inline RUNNEL_ABI::detail::execution

@@ -9,7 +9,7 @@
 #include <new>
 #include <type_traits>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A function that a stream can call: by value, without arguments.
 template <class F>
@@ -85,4 +85,4 @@ template <class F>
 /// Enqueues the function. Takes ownership of it, also if the call throws.
 void launch(StreamSlot* slot, std::uint64_t id, HostFunction* function, bool writes_host_memory);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <Kokkos_Core.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
+namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
 template <class V>
 concept KokkosView = Kokkos::is_view_v<V>;
@@ -53,4 +53,4 @@ template <class A, class B, class C>
 template <class C, Mistake mistake, class A, class B>
 concept WrongCopy = mistake_of_copy_call<A, B, C>() == mistake;
 
-}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail
+}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

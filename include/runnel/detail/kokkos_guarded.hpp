@@ -8,7 +8,7 @@
 
 #include <exception>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
+namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
 /// The first exception of a kernel's threads.
 class FirstException {
@@ -95,4 +95,4 @@ void launch_guarded(const F& functor, Launch launch_kernel) {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail
+}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

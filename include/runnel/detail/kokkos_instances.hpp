@@ -21,7 +21,7 @@
 #error "runnel needs Kokkos 4.7 or newer"
 #endif
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos {
+namespace runnel::inline RUNNEL_ABI::kokkos {
 
 template <class E>
 concept execution_space = Kokkos::is_execution_space_v<E>;
@@ -361,4 +361,4 @@ class LaunchedInGraph {
 };
 
 }  // namespace detail
-}}}  // namespace runnel::RUNNEL_ABI::kokkos
+}  // namespace runnel::inline RUNNEL_ABI::kokkos

@@ -8,7 +8,7 @@
 
 #include <string_view>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
+namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
 /// A view's label and extents. Long labels are truncated, so that both views fit into the text of
 /// an error.
@@ -51,4 +51,4 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src,
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail
+}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
+namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
 /// The work that was enqueued on one stream. It is an attachment of the stream. It is never freed,
 /// but reused for another stream once the stream was destroyed and its work is complete.
@@ -303,4 +303,4 @@ class Counted {
   Work* work_;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail
+}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

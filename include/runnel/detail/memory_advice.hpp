@@ -6,7 +6,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 /// Advice about the use of managed memory. It affects where pages are and how they move, never
 /// their contents.
@@ -19,4 +19,4 @@ enum class MemoryAdvice {
   not_accessed_by_place,  ///< undoes accessed_by_place
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

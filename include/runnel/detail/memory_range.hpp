@@ -8,7 +8,7 @@
 #include <iterator>
 #include <span>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 template <class R>
 concept memory_range =
@@ -155,4 +155,4 @@ template <class A, class B>
 template <class B, Fault fault, class A>
 concept WrongFill = fault_of_fill_call<A, B>() == fault;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

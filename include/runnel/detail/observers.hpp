@@ -5,7 +5,7 @@
 
 #include <runnel/detail/checking.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 // The bits of `observers`. While none is set, an operation costs one load more.
 inline constexpr unsigned observer_checker = 1;
@@ -27,4 +27,4 @@ inline void set_observer(unsigned which, bool on) noexcept {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Owns `size()` elements, uninitialised. A moved-from array is empty, like a default-constructed
 /// one. `Owner` has `static constexpr MemoryKind kind` and
@@ -82,4 +82,4 @@ class OwnedHostArray : public OwnedArray<T, Owner> {
   using OwnedArray<T, Owner>::OwnedArray;
 };
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <runnel/device.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 struct PartitionData;
@@ -35,4 +35,4 @@ class Partition {
   const detail::PartitionData* data_ = nullptr;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

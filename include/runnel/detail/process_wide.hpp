@@ -5,11 +5,11 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Returns the process's object with that name. The first call creates the object with `make`; it
 /// is never destroyed. Requires: all callers that pass one name use one type with one layout (put a
 /// number into the name and change it with the layout), and `make` does not call this function.
 [[nodiscard]] void* process_wide(const char* name, void* (*make)());
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

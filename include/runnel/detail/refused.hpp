@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 template <std::size_t size>
 struct Text {
@@ -26,7 +26,7 @@ struct Because {};
 template <class From, class To>
 concept ConvertibleTo = std::is_convertible_v<From, To>;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail
 
 // The parameters and the end of the declaration of a refused function: RUNNEL_REFUSED("what to
 // write", int, bool). Clang does not print a deleted function's parameters, but prints the reason

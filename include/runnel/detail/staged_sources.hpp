@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The sources of copies to a device that one thread has staged in a row.
 struct StagedSources {
@@ -24,4 +24,4 @@ struct StagedSources {
 /// nowhere.
 [[nodiscard]] StagedSources*& noted_sources() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Attachment;  // detail/attachment.hpp
 
@@ -92,4 +92,4 @@ class SlotReference {
 void drop_stream(SlotReference reference) noexcept;
 [[nodiscard]] std::string describe(const StreamSlot* slot, std::uint64_t id);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

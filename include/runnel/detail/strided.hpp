@@ -4,7 +4,7 @@
 
 #include <runnel/copy.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 inline constexpr std::size_t max_strided_dimensions = 16;
 
@@ -25,4 +25,4 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
                         std::span<StridedDimension> dimensions, const CopyOptions& options,
                         const char* operation);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A ring has room for this many pieces of the usual size.
 inline constexpr std::size_t pieces_per_ring = 8;
@@ -40,4 +40,4 @@ inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
   return wanted / rows.width * rows.width;
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,7 +14,7 @@
 #include <exception>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t parts_per_piece = 16;
@@ -269,4 +269,4 @@ backend::status copy_piece(const Job& job, std::uint32_t index, native::stream s
       {buffer, width, t.from + row * t.from_pitch + column, t.from_pitch, width, height}, stream);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A copy of a list. `begin` is the offset of its bytes among all bytes of the list.
 struct Segment {
@@ -117,4 +117,4 @@ void cancel(Job& job) noexcept;
 [[nodiscard]] backend::status copy_piece(const Job& job, std::uint32_t index,
                                          native::stream stream) noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -17,7 +17,7 @@
 #include <memory>
 #include <mutex>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A number in pinned memory that a stream and the workers read and write. It only grows.
 /// Comparisons are cyclic, like those of the devices.
@@ -170,4 +170,4 @@ inline void Ring::note_completed(std::uint64_t end) noexcept {
   emptied().set(end);
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

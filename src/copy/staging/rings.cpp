@@ -27,7 +27,7 @@
 #include <thread>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -247,4 +247,4 @@ void Staging::trim() {
   wait_after_trim(operation);
 }
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

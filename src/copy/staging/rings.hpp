@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class StagingRings {
  public:
@@ -46,4 +46,4 @@ class StagingRings {
 /// Lets allocations of pinned memory that find no room take back that of the rings.
 void give_back_rings_in_shortage() noexcept;
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

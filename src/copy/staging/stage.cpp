@@ -15,7 +15,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Enqueues a job's pieces between waits for values and writes of values. Workers move the bytes.
@@ -202,4 +202,4 @@ void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -21,11 +21,11 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Enqueues the work as one job. `may_read_now`: it goes to the device, and nothing ahead in the
 /// stream writes the source, so that workers may read it at once. Requires: there is at least one
 /// byte; each host side is pageable memory, or pinned in parts; the stream's device is current.
 void stage(Slot& slot, Work work, bool may_read_now, const char* operation);
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

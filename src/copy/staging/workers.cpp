@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 using namespace std::chrono_literals;
 
@@ -173,4 +173,4 @@ void StagingWorkers::work() {
   }
 }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

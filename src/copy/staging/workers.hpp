@@ -14,7 +14,7 @@
 #include <mutex>
 #include <vector>
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 class StagingWorkers {
  public:
@@ -70,4 +70,4 @@ class StagingWorkers {
 };
 [[nodiscard]] StagingWorkers& staging_workers();
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -24,12 +24,11 @@ def types_of(text):
             if scopes:
                 scopes.pop()
         elif namespace is not None:
-            words = '::'.join(re.findall(r'\w+', namespace))
             # An inline namespace adds nothing to a name.
-            scopes.append('' if words == 'RUNNEL_ABI' else words or None)
+            scopes.append(namespace.strip().replace('::inline RUNNEL_ABI', '') or None)
         else:
             if name and None not in scopes:
-                yield '::'.join([scope for scope in scopes if scope] + [name])
+                yield '::'.join(scopes + [name])
             scopes.append(None)
 
 

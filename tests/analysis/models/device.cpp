@@ -108,7 +108,7 @@ void begin_stream(runnel::detail::Slot& slot, uint64_t id) {
 
 }  // namespace checks
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 namespace backend {
 
@@ -267,4 +267,4 @@ const void* this_thread_id() noexcept {
 }
 
 }  // namespace detail
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI

@@ -14,7 +14,7 @@
 #include <deque>
 #include <functional>
 
-namespace runnel { inline namespace RUNNEL_ABI {
+namespace runnel::inline RUNNEL_ABI {
 
 struct native::host_stream {
   checks::sync::Mutex mutex;
@@ -30,7 +30,7 @@ struct native::host_event {
   std::uint64_t number = 0;
 };
 
-}}  // namespace runnel::RUNNEL_ABI
+}  // namespace runnel::inline RUNNEL_ABI
 
 namespace checks {
 

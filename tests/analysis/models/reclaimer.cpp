@@ -17,13 +17,13 @@ bool is_wait_known = true;                 // whether that wait succeeds
 constexpr int lost = 700;
 }  // namespace
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+namespace runnel::inline RUNNEL_ABI::backend {
 status device_synchronize() noexcept {
   checks::synchronize(awaited);
   return is_wait_known ? ok : lost;
 }
-}}}  // namespace runnel::RUNNEL_ABI::backend
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+}  // namespace runnel::inline RUNNEL_ABI::backend
+namespace runnel::inline RUNNEL_ABI::detail {
 
 void ScopedEvent::begin(const Operation&) noexcept {}
 void ScopedEvent::end() noexcept {}
@@ -35,7 +35,7 @@ bool takes_part_in_capture(int) noexcept { return false; }
 void note_device_wait(int) noexcept {}
 int device_count() noexcept { return 1; }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail
 
 namespace {
 

@@ -19,7 +19,7 @@ namespace checks {
 runnel::detail::Ring* rings_of[4];
 }  // namespace checks
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 
 Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char*) {
   Ring& ring = *checks::rings_of[slot.id.load(std::memory_order_relaxed)];
@@ -30,7 +30,7 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char*) {
 }
 StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail
 
 namespace {
 

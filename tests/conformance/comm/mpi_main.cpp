@@ -5,9 +5,9 @@
 
 #include "cases.hpp"
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+namespace runnel::inline RUNNEL_ABI::detail {
 extern constinit std::size_t max_elements_per_mpi_call;  // the library's
-}}}  // namespace runnel::RUNNEL_ABI::detail
+}  // namespace runnel::inline RUNNEL_ABI::detail
 
 namespace comm {
 

@@ -14,7 +14,7 @@
 
 #define MODEL_INLINE [[gnu::always_inline]] inline
 
-namespace runnel { inline namespace RUNNEL_ABI { namespace sync {
+namespace runnel::inline RUNNEL_ABI::sync {
 
 /// The operations that std::atomic and std::atomic_ref have in common, on the object that
 /// Self::at() returns.
@@ -221,4 +221,4 @@ MODEL_INLINE void sleep_for(std::chrono::duration<Rep, Period> time) {
 constexpr int polls(int) noexcept { return 2; }
 constexpr int processors(int) noexcept { return 2; }
 
-}}}  // namespace runnel::RUNNEL_ABI::sync
+}  // namespace runnel::inline RUNNEL_ABI::sync

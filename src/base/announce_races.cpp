@@ -66,7 +66,7 @@ TsanIgnore::~TsanIgnore() {
 
 namespace {
 
-[[nodiscard]] bool is_in_library(std::uintptr_t address) noexcept {
+bool is_in_library(std::uintptr_t address) noexcept {
   return address >= reinterpret_cast<std::uintptr_t>(&__ehdr_start) &&
          address < reinterpret_cast<std::uintptr_t>(&etext);
 }

@@ -25,8 +25,7 @@ class Token {
   Token() noexcept = default;
   /// Empty, so that it orders nothing, if there is no memory.
   [[nodiscard]] static Token make() noexcept;
-  [[nodiscard]] static Token of_part(const std::shared_ptr<const void>& object,
-                                     const void* part) noexcept {
+  static Token of_part(const std::shared_ptr<const void>& object, const void* part) noexcept {
     Token token;
     token.address_ = std::shared_ptr<const void>{object, part};
     return token;

@@ -13,8 +13,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Reads a system file line by line. Returns the first number that matches the scanf format, or
 /// nothing.
-[[nodiscard]] inline std::optional<std::size_t> number_in(const char* path,
-                                                          const char* format) noexcept {
+inline std::optional<std::size_t> number_in(const char* path, const char* format) noexcept {
   std::FILE* const file = std::fopen(path, "re");
   if (file == nullptr) return std::nullopt;
   char line[128];
@@ -28,7 +27,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// How many bytes can be allocated before the system kills a process for lack of memory. The limit
 /// of the container counts, too. Nothing if the system does not report it.
-[[nodiscard]] inline std::optional<std::size_t> available_memory() noexcept {
+inline std::optional<std::size_t> available_memory() noexcept {
   const std::optional<std::size_t> machine = number_in("/proc/meminfo", "MemAvailable: %zu kB");
   if (!machine) return std::nullopt;
   const std::optional<std::size_t> limit = number_in("/sys/fs/cgroup/memory.max", "%zu");

@@ -31,7 +31,7 @@ extern constinit Counters counters;
 inline void count_up(sync::Atomic<std::size_t>& counter) noexcept {
   counter.fetch_add(1, std::memory_order_relaxed);
 }
-[[nodiscard]] inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
+inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
 /// What the threads count, each for itself, because shared counts would make an enqueue a fifth
@@ -84,9 +84,9 @@ class CountedCall : NotCopied {
 };
 /// Whether any host function that was enqueued before the call has not ended, or a graph's function
 /// is still pending. Such a function may wait for the program.
-[[nodiscard]] bool are_host_functions_under_way() noexcept;
+bool are_host_functions_under_way() noexcept;
 /// The same for host functions and completion functions.
-[[nodiscard]] bool are_functions_under_way() noexcept;
+bool are_functions_under_way() noexcept;
 
 extern constinit sync::Atomic<bool> is_memory_untouchable;
 /// The scope in which a thread of the library, or of a runtime, moves bytes of the user's memory
@@ -99,7 +99,7 @@ class UserAccess : NotCopied {
     is_allowed_ = !is_memory_untouchable.load(std::memory_order_seq_cst);
   }
   ~UserAccess() { counts_[Count::accesses].fetch_sub(1, std::memory_order_release); }
-  [[nodiscard]] bool is_allowed() const noexcept { return is_allowed_; }
+  bool is_allowed() const noexcept { return is_allowed_; }
 
  private:
   ThreadCounts& counts_;

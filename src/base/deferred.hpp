@@ -33,7 +33,7 @@ class Fifo {
     --size_;
     return object;
   }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  std::size_t size() const noexcept { return size_; }
 
  private:
   T* first_ = nullptr;
@@ -50,9 +50,7 @@ template <class T, class Base, T* Base::* Link>
 class Arrivals<Link> {
  public:
   void add(T& object) noexcept { push_front(newest_, object, object.*Link); }
-  [[nodiscard]] bool is_empty() const noexcept {
-    return newest_.load(std::memory_order_relaxed) == nullptr;
-  }
+  bool is_empty() const noexcept { return newest_.load(std::memory_order_relaxed) == nullptr; }
   /// The oldest one, to which the later ones are linked; null if there is none.
   [[nodiscard]] T* take() noexcept {
     T* oldest = nullptr;

@@ -22,8 +22,8 @@ namespace {
 
 class Category final : public std::error_category {
  public:
-  [[nodiscard]] const char* name() const noexcept override { return "runnel"; }
-  [[nodiscard]] std::string message(int code) const override {
+  const char* name() const noexcept override { return "runnel"; }
+  std::string message(int code) const override {
     return detail::error_texts[detail::row_of(detail::code_of(code))].text;
   }
   [[nodiscard]] std::error_condition default_error_condition(int code) const noexcept override {

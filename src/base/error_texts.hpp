@@ -46,8 +46,6 @@ static_assert(error_texts.size() == static_cast<std::size_t>(errc::unknown));
                                                                 : errc::unknown;
 }
 /// Requires: `code` is a named value of errc.
-[[nodiscard]] constexpr std::size_t row_of(errc code) noexcept {
-  return static_cast<std::size_t>(code) - 1;
-}
+constexpr std::size_t row_of(errc code) noexcept { return static_cast<std::size_t>(code) - 1; }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

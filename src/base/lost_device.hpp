@@ -15,7 +15,7 @@ inline constinit sync::Atomic<void (*)() noexcept> before_lost_device_is_reporte
 
 /// Queries the device again after a call has reported a lost device: some errors are reported once
 /// only, and concern earlier work.
-[[nodiscard]] inline bool is_current_device_lost() noexcept {
+inline bool is_current_device_lost() noexcept {
   const backend::status s = backend::stream_query(backend::default_stream());
   return !succeeded_or_forget(s) && backend::classify(s) == errc::device_lost;
 }

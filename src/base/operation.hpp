@@ -121,7 +121,7 @@ struct Observer {
 /// Switches on the observers that the environment requests.
 void start_observers() noexcept;
 
-[[nodiscard]] std::uint64_t next_operation_number() noexcept;
+std::uint64_t next_operation_number() noexcept;
 void deliver(Operation operation) noexcept;
 
 /// The slow path of emit(). Not inlined, so that the caller needs no registers for it.
@@ -152,7 +152,7 @@ class ScopedEvent : NotCopied {
   }
   void begin(const Operation& operation) noexcept;
   /// The operation that the end will emit; null without observers.
-  [[nodiscard]] Operation* operation() noexcept { return is_begun_ ? &operation_ : nullptr; }
+  Operation* operation() noexcept { return is_begun_ ? &operation_ : nullptr; }
   /// Sets the result of an allocation.
   void allocated(const void* block) noexcept {
     if (is_begun_) [[unlikely]]
@@ -210,8 +210,8 @@ class ScopedWait : ScopedEvent {
 };
 
 /// An allocation that is not ordered in a stream.
-[[nodiscard]] inline Operation about_allocation(const char* name, MemoryKind kind,
-                                                std::size_t bytes, int device = -1) noexcept {
+inline Operation about_allocation(const char* name, MemoryKind kind, std::size_t bytes,
+                                  int device = -1) noexcept {
   return {.kind = OperationKind::allocation,
           .name = name,
           .device = device,

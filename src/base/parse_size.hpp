@@ -50,7 +50,7 @@ struct ParsedSize {
 
 /// The size in an environment variable; nothing if it is not set. A text that is not a positive
 /// size is reported to stderr.
-[[nodiscard]] inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
+inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   if (const ParsedSize size = parse_size(text); size.bytes > 0) return size.bytes;
@@ -63,8 +63,8 @@ struct ParsedSize {
 
 /// The number in an environment variable; nothing if it is not set. A text that is not a number
 /// from `least` to `most` is reported to stderr.
-[[nodiscard]] inline std::optional<int> number_in_environment(const char* variable, int least,
-                                                              int most) noexcept {
+inline std::optional<int> number_in_environment(const char* variable, int least,
+                                                int most) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   const std::optional<int> number = parse_number<int>(text);

@@ -16,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 enum class PageUse { read, write };
 
 /// The size of a page: 4 KiB, or up to 64 KiB on 64-bit ARM.
-[[nodiscard]] inline std::size_t page_bytes() noexcept {
+inline std::size_t page_bytes() noexcept {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
 }

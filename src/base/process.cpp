@@ -56,7 +56,7 @@ void become_forked_child() noexcept {
 }
 
 /// Whether exit() has called this function, directly or indirectly.
-[[nodiscard]] bool is_called_by_exit() noexcept {
+bool is_called_by_exit() noexcept {
   struct Search {
     void* wanted;
     bool is_found;
@@ -74,9 +74,7 @@ void become_forked_child() noexcept {
   return search.is_found;
 }
 
-[[nodiscard]] bool are_operations_blocked() noexcept {
-  return (slow_path_reasons & slow_path_release) != 0;
-}
+bool are_operations_blocked() noexcept { return (slow_path_reasons & slow_path_release) != 0; }
 
 /// The first thread registers the handlers; the others wait for it. std::call_once would not do: a
 /// child that is forked meanwhile would wait forever.

@@ -41,7 +41,7 @@ inline void enter(const char* operation) {
 /// Whether this is a forked child of a process that had used the runtime. The library must take no
 /// lock there, because a thread that does not exist in the child may own it. Destructors check
 /// this; other functions call enter() or refuse_in_child() before they take a lock.
-[[nodiscard]] inline bool is_forked_child() noexcept {
+inline bool is_forked_child() noexcept {
   return (slow_path_reasons.load(std::memory_order_relaxed) & slow_path_forked) != 0;
 }
 [[noreturn]] void throw_forked(const char* operation);
@@ -70,7 +70,7 @@ class BlockingEnqueue : NotCopied {
   BlockingEnqueue() noexcept;
   ~BlockingEnqueue();
 };
-[[nodiscard]] bool is_blocking_enqueue_in_progress() noexcept;
+bool is_blocking_enqueue_in_progress() noexcept;
 
 /// When a destructor may call the runtime. `later`: not now, because this is a host function.
 /// `never`: in a forked child, while the process exits, and before first use.

@@ -24,10 +24,10 @@ inline void note_capture() noexcept {
   capture_history.compare_exchange_strong(none, CaptureHistory::seen, std::memory_order_relaxed);
 }
 /// For calls that relaxing would make a fifth slower: `RelaxedCapture{any_capture_seen()}`.
-[[nodiscard]] inline bool any_capture_seen() noexcept {
+inline bool any_capture_seen() noexcept {
   return capture_history.load(std::memory_order_relaxed) != CaptureHistory::none;
 }
-[[nodiscard]] inline bool are_captures_open() noexcept {
+inline bool are_captures_open() noexcept {
   return capture_history.load(std::memory_order_relaxed) == CaptureHistory::open;
 }
 

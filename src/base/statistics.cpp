@@ -34,7 +34,7 @@ constinit sync::Atomic<ThreadCounts*> all_counts{&shared_counts};
 
 void return_counts(void*) noexcept { std::exchange(own_counts, nullptr)->is_used = false; }
 
-[[nodiscard]] std::size_t sum_of(Count which) noexcept {
+std::size_t sum_of(Count which) noexcept {
   std::size_t sum = 0;
   for (ThreadCounts* each = all_counts; each != nullptr; each = each->next)
     sum += (*each)[which].load(std::memory_order_seq_cst);
@@ -42,7 +42,7 @@ void return_counts(void*) noexcept { std::exchange(own_counts, nullptr)->is_used
 }
 
 /// Whether functions that were counted as `made` have not ended.
-[[nodiscard]] bool are_under_way(Count made, Count ended) noexcept {
+bool are_under_way(Count made, Count ended) noexcept {
   // Read first: a function that is made meanwhile only makes the result true.
   const std::size_t ended_so_far = sum_of(ended);
   return sum_of(made) != ended_so_far;

@@ -52,7 +52,7 @@ class ProcessorClock {
  public:
   ProcessorClock() noexcept = default;
   explicit ProcessorClock(Thread& of) noexcept { pthread_getcpuclockid(of.native_handle(), &id_); }
-  [[nodiscard]] std::chrono::nanoseconds time() const noexcept {
+  std::chrono::nanoseconds time() const noexcept {
     timespec t{};
     if (clock_gettime(id_, &t) != 0) return std::chrono::nanoseconds{0};
     return std::chrono::seconds{t.tv_sec} + std::chrono::nanoseconds{t.tv_nsec};
@@ -65,7 +65,7 @@ class ProcessorClock {
 /// Scales the number of polls of a loop, and the number of processors. A model-checking build
 /// reduces both.
 [[nodiscard]] constexpr int polls(int count) noexcept { return count; }
-[[nodiscard]] constexpr int processors(int count) noexcept { return count; }
+constexpr int processors(int count) noexcept { return count; }
 
 }  // namespace runnel::inline RUNNEL_ABI::sync
 

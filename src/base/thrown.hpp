@@ -24,7 +24,7 @@ class Thrown final : public Standard, public Kind {
          OfKind... of_kind)
       : Standard{standard}, Kind{of_kind...}, code_{code}, text_{text} {}
   [[nodiscard]] const std::error_code& code() const noexcept override { return code_; }
-  [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
+  const char* what() const noexcept override { return text_.chars; }
 
  private:
   std::error_code code_;

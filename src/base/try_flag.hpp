@@ -17,7 +17,7 @@ class TryFlag : NotCopied {
     if (is_set_here_) flag_.store(false, std::memory_order_release);
   }
   /// False if another thread had set the flag.
-  [[nodiscard]] explicit operator bool() const noexcept { return is_set_here_; }
+  explicit operator bool() const noexcept { return is_set_here_; }
 
  private:
   sync::Atomic<bool>& flag_;

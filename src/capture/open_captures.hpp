@@ -29,7 +29,7 @@ struct OpenCapture {
   std::uint64_t number = 0;         // the runtime's; 0 until number_capture()
   const char* broken_by = nullptr;  // the operation that has broken it, if known
   /// False if there is no such capture.
-  [[nodiscard]] explicit operator bool() const noexcept { return begun_on.slot != nullptr; }
+  explicit operator bool() const noexcept { return begun_on.slot != nullptr; }
 };
 /// Registers a capture that is about to begin, so that no thread starts to wait for its device.
 /// @throws std::bad_alloc
@@ -52,7 +52,7 @@ void number_capture(std::uint64_t stream, std::uint64_t number) noexcept;
 /// The open capture that was begun on the stream.
 [[nodiscard]] OpenCapture capture_begun_on(std::uint64_t stream) noexcept;
 /// Whether one was begun on a stream of the device.
-[[nodiscard]] bool is_capture_open_on(int device) noexcept;
+bool is_capture_open_on(int device) noexcept;
 /// All open captures.
 /// @throws std::bad_alloc
 [[nodiscard]] std::vector<OpenCapture> open_captures();
@@ -61,7 +61,7 @@ void number_capture(std::uint64_t stream, std::uint64_t number) noexcept;
 void note_event(native::stream handle, native::event event) noexcept;
 /// Whether the event was last recorded in an open capture. Querying the runtime instead would break
 /// the capture.
-[[nodiscard]] bool is_event_of_open_capture(native::event event) noexcept;
+bool is_event_of_open_capture(native::event event) noexcept;
 /// Stores that this operation has broken the capture that was begun on the stream, unless an
 /// earlier one has.
 void note_broken(std::uint64_t stream, const char* operation) noexcept;

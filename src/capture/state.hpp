@@ -22,7 +22,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 enum class CaptureState { none, active, unknown };
 
 /// The noexcept form: clears an error of the runtime.
-[[nodiscard]] inline CaptureState capture_state(native::stream handle) noexcept {
+inline CaptureState capture_state(native::stream handle) noexcept {
   bool capturing = false;
   if (!succeeded_or_note_capture(query_capture(handle, capturing))) return CaptureState::unknown;
   return capturing ? CaptureState::active : CaptureState::none;
@@ -30,7 +30,7 @@ enum class CaptureState { none, active, unknown };
 
 /// The number of the capture that the stream takes part in. 0 if there is none, or the runtime does
 /// not report it.
-[[nodiscard]] inline std::uint64_t capture_number_of(native::stream handle) noexcept {
+inline std::uint64_t capture_number_of(native::stream handle) noexcept {
   std::uint64_t number = 0;
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }

@@ -20,7 +20,7 @@ struct Epoch {
 struct Clock {
   std::vector<Epoch> epochs;  // sorted by stream
 
-  [[nodiscard]] std::uint64_t number_of(std::uint32_t stream) const noexcept {
+  std::uint64_t number_of(std::uint32_t stream) const noexcept {
     const auto found = std::ranges::lower_bound(epochs, stream, {}, &Epoch::stream);
     return found != epochs.end() && found->stream == stream ? found->number : 0;
   }

@@ -27,7 +27,7 @@ class Order {
   /// The number of the stream with this id, if it has one.
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
   /// The number of a stream. A new stream receives one.
-  [[nodiscard]] std::uint32_t number_of(const StreamInfo& stream);
+  std::uint32_t number_of(const StreamInfo& stream);
   /// Begins an operation of the stream. First adds the order between default and blocking streams.
   Epoch begin(std::uint32_t stream);
   ///@{ The same for a host function, which is looked up while it runs. `operation` is not 0.
@@ -52,32 +52,29 @@ class Order {
   void complete_device(int device);
   ///@}
 
-  [[nodiscard]] bool is_complete(Epoch epoch) const noexcept {
+  bool is_complete(Epoch epoch) const noexcept {
     return epoch.number <= streams_[epoch.stream].complete;
   }
   /// Whether the operation precedes whatever is submitted to the stream next.
-  [[nodiscard]] bool is_before(Epoch epoch, std::uint32_t stream) const noexcept {
+  bool is_before(Epoch epoch, std::uint32_t stream) const noexcept {
     return epoch.stream == stream || is_complete(epoch) ||
            streams_[stream].awaited_work.number_of(epoch.stream) >= epoch.number;
   }
   /// Whether `waiting` runs after `awaited`. Waits that its stream has received since count, too.
-  [[nodiscard]] bool is_awaited(Epoch awaited, Epoch waiting) const noexcept {
+  bool is_awaited(Epoch awaited, Epoch waiting) const noexcept {
     return waiting.stream == awaited.stream
                ? waiting.number > awaited.number
                : awaited_number(waiting.stream, awaited.stream) >= awaited.number;
   }
   /// The last operation of `awaited` that the stream waits for; 0: none.
-  [[nodiscard]] std::uint64_t awaited_number(std::uint32_t stream,
-                                             std::uint32_t awaited) const noexcept {
+  std::uint64_t awaited_number(std::uint32_t stream, std::uint32_t awaited) const noexcept {
     return streams_[stream].awaited_work.number_of(awaited);
   }
   /// As in "Stream(id 7, device 0, upload)".
-  [[nodiscard]] const std::string& text_of(std::uint32_t stream) const noexcept {
-    return streams_[stream].text;
-  }
+  const std::string& text_of(std::uint32_t stream) const noexcept { return streams_[stream].text; }
 
   /// The number of streams and events.
-  [[nodiscard]] std::size_t size() const noexcept { return streams_.size() + events_.size(); }
+  std::size_t size() const noexcept { return streams_.size() + events_.size(); }
   /// Forgets complete operations, so that a long run needs no more memory than a short one.
   void forget_complete();
 

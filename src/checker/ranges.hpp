@@ -74,7 +74,7 @@ class Ranges {
                                                                         : std::next(at);
     }
   }
-  [[nodiscard]] std::size_t size() const noexcept { return segments_.size(); }
+  std::size_t size() const noexcept { return segments_.size(); }
   void clear() noexcept { segments_.clear(); }
 
  private:

@@ -6,7 +6,7 @@
 namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
-[[nodiscard]] const char* title_of(Fault fault) noexcept {
+const char* title_of(Fault fault) noexcept {
   constexpr const char* titles[] = {
       "a missing wait: two streams use the same memory, and nothing orders the two operations",
       "a missing wait: the host uses memory before a stream is done with it",
@@ -19,7 +19,7 @@ namespace {
   return titles[static_cast<std::size_t>(fault)];
 }
 
-[[nodiscard]] const char* verb_of(detail::MemoryAccess access) noexcept {
+const char* verb_of(detail::MemoryAccess access) noexcept {
   return access == detail::MemoryAccess::write ? "writes" : "reads";
 }
 

@@ -39,6 +39,6 @@ struct Finding {
 };
 
 /// @throws std::bad_alloc
-[[nodiscard]] std::string text_of(const Finding& finding, const Order& order);
+std::string text_of(const Finding& finding, const Order& order);
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

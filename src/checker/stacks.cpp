@@ -37,7 +37,7 @@ struct Stacks {
 };
 Stacks& stacks() { return detail::never_destroyed<Stacks>(); }
 
-[[nodiscard]] StackId number_of(const Frames& frames) {
+StackId number_of(const Frames& frames) {
   const std::lock_guard lock{stacks().mutex};
   const auto [found, is_new] =
       stacks().numbers.try_emplace(frames, static_cast<StackId>(stacks().frames.size()));
@@ -74,7 +74,7 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) noexcept {
   return _URC_NO_REASON;
 }
 
-[[nodiscard]] bool is_same(const Walk& walk) noexcept {
+bool is_same(const Walk& walk) noexcept {
   for (std::size_t i = 1; i < walk.count; ++i)
     if (*walk.locations[i] != walk.frames[i]) return false;
   return walk.has_locations && walk.count > 1;
@@ -85,7 +85,7 @@ struct SourceLine {
   std::string text;
 };
 
-[[nodiscard]] std::string demangled(const char* name) {
+std::string demangled(const char* name) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text{
       abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free};
@@ -172,14 +172,14 @@ void find_source_lines(const char* module, const std::vector<ReturnAddress*>& ca
 
 /// Whether the function is one of this library, by its name without return type, template arguments
 /// and parameters.
-[[nodiscard]] bool is_of_library(const SourceLine& line) {
+bool is_of_library(const SourceLine& line) {
   const std::string name = line.function.substr(0, line.function.find_first_of("<("));
   return name.compare(name.rfind(' ') + 1, 8, "runnel::") == 0;
 }
 
 /// Whether the call is in the library's shared object. addr2line omits the namespace of some
 /// functions.
-[[nodiscard]] bool is_in_library(const ReturnAddress& call) noexcept {
+bool is_in_library(const ReturnAddress& call) noexcept {
   const std::string_view path = call.module;
   return path.substr(path.rfind('/') + 1).starts_with("librunnel");
 }

@@ -15,10 +15,10 @@ inline constexpr StackId no_stack = ~StackId{0};
 
 /// The calling thread's stack.
 /// @throws std::bad_alloc
-[[nodiscard]] StackId capture_stack();
+StackId capture_stack();
 /// Formats a line for each function of the program, the innermost first, without the library's own.
 /// Source lines need debug information and addr2line.
 /// @throws std::bad_alloc
-[[nodiscard]] std::string text_of(StackId stack);
+std::string text_of(StackId stack);
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

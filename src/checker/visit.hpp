@@ -38,10 +38,10 @@ struct CheckedOperation {
   // Uses of operations that were submitted after it may have been noted already.
   bool is_running_function = false;
 
-  [[nodiscard]] bool is_before(const Use& noted, const Order& order) const {
+  bool is_before(const Use& noted, const Order& order) const {
     return is_running_function && order.is_awaited(use.epoch, noted.epoch);
   }
-  [[nodiscard]] bool is_ordered(const Use& noted, const Order& order) const {
+  bool is_ordered(const Use& noted, const Order& order) const {
     return (stream ? order.is_before(noted.epoch, *stream) : order.is_complete(noted.epoch)) ||
            is_before(noted, order);
   }
@@ -113,7 +113,7 @@ class Visit {
   }
 
   /// Whether an allocation that the checker has not seen may have the address of freed memory.
-  [[nodiscard]] static bool may_be_reused(const MemoryUse& side, std::uintptr_t at) noexcept {
+  static bool may_be_reused(const MemoryUse& side, std::uintptr_t at) noexcept {
     if (side.kind && *side.kind != MemoryKind::pageable) return false;
     PointerInfo info{MemoryKind::pageable, Device{0}};
     return backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok ||

@@ -54,7 +54,7 @@ struct CclState final : CommunicatorState {
   [[nodiscard]] std::shared_ptr<CclState> self() {
     return std::static_pointer_cast<CclState>(shared_from_this());
   }
-  [[nodiscard]] SerialOrder& order() const noexcept { return resources_->order; }
+  SerialOrder& order() const noexcept { return resources_->order; }
   /// Records that the stream uses the communicator: if the communicator breaks, the next
   /// synchronize() of the stream throws the reason.
   void record_stream(StreamRef stream);

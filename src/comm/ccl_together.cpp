@@ -39,7 +39,7 @@ using OrderedGroups = std::map<SerialOrder*, OrderedGroup, std::less<>>;
   return groups;
 }
 
-[[nodiscard]] StreamRef stream_of(const Item& item, const OrderedGroups& groups) {
+StreamRef stream_of(const Item& item, const OrderedGroups& groups) {
   return item.is_captured ? item.stream : groups.at(&item.state->order()).leader;
 }
 

@@ -85,13 +85,13 @@ template <class F>
     return f();
   }
 }
-[[nodiscard]] bool is_complete(const Event& event) {
+bool is_complete(const Event& event) {
   return retry_once([&] { return event.query(); });
 }
 
 /// Whether the operation need not be watched any more. Breaks its communicator if it has failed or
 /// takes too long.
-[[nodiscard]] bool is_done(WatchedOperation& watched) noexcept {
+bool is_done(WatchedOperation& watched) noexcept {
   CclState& state = *watched.state;
   try {
     if (state.is_broken() || is_complete(watched.end)) return true;

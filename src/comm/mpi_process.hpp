@@ -30,6 +30,6 @@ void free_communicator(MPI_Comm dropped) noexcept;
 /// @throws the error, unless `result` is MPI_SUCCESS
 void check_mpi(int result, const char* operation);
 /// MPI's own text for the error.
-[[nodiscard]] std::string text_of(int result);
+std::string text_of(int result);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -16,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// The handle does not show it, because MPICH has negative handles.
-[[nodiscard]] bool is_of_mpi(const World& world) noexcept { return *world.mpi_library != '\0'; }
+bool is_of_mpi(const World& world) noexcept { return *world.mpi_library != '\0'; }
 
 /// Enqueues the steps as one host function, for devices whose memory is host memory.
 void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,

@@ -37,11 +37,11 @@ constexpr int tag = 0;
 }
 
 /// How many elements of MPI are in one of the step.
-[[nodiscard]] std::size_t unit_of(const Exchange& step) noexcept {
+std::size_t unit_of(const Exchange& step) noexcept {
   return step.element == Element::bytes ? step.element_size : 1;
 }
 /// The elements of MPI in one block.
-[[nodiscard]] int count_of(const CommunicatorState& state, const Exchange& step) noexcept {
+int count_of(const CommunicatorState& state, const Exchange& step) noexcept {
   return static_cast<int>(blocks_of(state, step).count * unit_of(step));
 }
 
@@ -154,12 +154,12 @@ void run_one(MpiState& state, const Exchange& step) {
   if (step.verb == Verb::receive) require_whole(state, step, status);
 }
 
-[[nodiscard]] std::size_t max_elements_of(const Exchange& step) noexcept {
+std::size_t max_elements_of(const Exchange& step) noexcept {
   return std::max<std::size_t>(1, max_elements_per_mpi_call / unit_of(step));
 }
 
 /// `count` elements of a step with one block, from element `first` on.
-[[nodiscard]] Exchange part_of(Exchange step, std::size_t first, std::size_t count) noexcept {
+Exchange part_of(Exchange step, std::size_t first, std::size_t count) noexcept {
   step.in = at(step.in, first * step.element_size);
   step.out = at(step.out, first * step.element_size);
   step.in_count = step.in_count == 0 ? 0 : count;

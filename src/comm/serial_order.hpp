@@ -63,7 +63,7 @@ class SerialOrder {
     if (unrecorded_) unrecorded_device_.synchronize();
   }
   /// Whether the previous operations have ended.
-  [[nodiscard]] bool is_idle() {
+  bool is_idle() {
     const std::lock_guard lock{mutex_};
     if (unrecorded_ && !(unrecorded_->is_valid() && unrecorded_->query())) return false;
     return last_ == 0 || done_.query();
@@ -89,7 +89,7 @@ class SerialOrder {
 };
 
 /// The order that the communicators of a device share.
-[[nodiscard]] SerialOrder& order_of_device(Device device);
+SerialOrder& order_of_device(Device device);
 /// Creates an order for one communicator.
 [[nodiscard]] std::shared_ptr<SerialOrder> make_serial_order();
 /// Blocks the calling thread until all operations enqueued so far have ended.

@@ -43,16 +43,16 @@ struct SlotLayout {
   std::size_t width;
   std::size_t in_at, out_at, end;  // The offsets of the piece in the slot, in bytes.
 
-  [[nodiscard]] std::size_t pieces() const noexcept {
+  std::size_t pieces() const noexcept {
     return std::max<std::size_t>(1, (blocks.count + width - 1) / width);
   }
-  [[nodiscard]] bool has(std::size_t piece) const noexcept { return piece < pieces(); }
-  [[nodiscard]] std::size_t columns(std::size_t piece) const noexcept {
+  bool has(std::size_t piece) const noexcept { return piece < pieces(); }
+  std::size_t columns(std::size_t piece) const noexcept {
     return std::min(width, blocks.count - piece * width);
   }
 
   /// The operation of MPI on a piece. Requires: has(piece).
-  [[nodiscard]] Exchange in_slot(std::byte* slot, std::size_t piece) const noexcept {
+  Exchange in_slot(std::byte* slot, std::size_t piece) const noexcept {
     const std::size_t count = columns(piece);
     const bool is_broadcast = step.verb == Verb::broadcast;
     Exchange made = step;
@@ -102,7 +102,7 @@ struct StagedOperation {
   std::uint64_t epoch;
   bool waits_for_numbers;  // If false, host functions wait.
 
-  [[nodiscard]] std::uint32_t number_of(std::size_t piece) const noexcept {
+  std::uint32_t number_of(std::size_t piece) const noexcept {
     return first + static_cast<std::uint32_t>(piece);
   }
 };
@@ -127,8 +127,8 @@ class Stager : public std::enable_shared_from_this<Stager> {
 
   /// @{ The number of pieces that the stream has copied into the ring, and the number that MPI has
   /// finished.
-  [[nodiscard]] Value ready() noexcept { return Value{numbers_.data()}; }
-  [[nodiscard]] Value finished() noexcept { return Value{numbers_.data() + 32}; }
+  Value ready() noexcept { return Value{numbers_.data()}; }
+  Value finished() noexcept { return Value{numbers_.data() + 32}; }
   ///@}
   [[nodiscard]] std::byte* slot(const StagedOperation& operation,
                                 std::size_t piece) const noexcept {

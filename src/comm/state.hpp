@@ -36,7 +36,7 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotC
   /// Polls for errors that no call has returned. Breaks the communicator if there is one.
   virtual void look_for_errors() {}
 
-  [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+  bool is_broken() const noexcept { return broken_; }
   /// Breaks the communicator. `more` follows the reason in the text of the error. Only the first
   /// reason is stored; returns whether this is the first one.
   bool break_with(errc code, const char* operation, const char* reason,
@@ -80,21 +80,20 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotC
     std::span<const Device> devices, const CommunicatorOptions& options);
 /// Whether two processes of the world have the same current device, which NCCL and RCCL refuse.
 /// Returns false without MPI, because it is unknown then. All processes must call this.
-[[nodiscard]] bool do_share_devices(const World& world);
+bool do_share_devices(const World& world);
 /// Whether this build has Engine::ccl.
-[[nodiscard]] bool has_ccl() noexcept;
+bool has_ccl() noexcept;
 /// The operation's name in errors of the functions above.
 inline constexpr const char* making_communicator = "make a communicator";
 
 /// Whether an operation that began at `begin` has exceeded the timeout, if there is one. The
 /// difference is compared because a sum would overflow for a timeout of centuries.
-[[nodiscard]] inline bool is_late(const CommunicatorOptions& options,
-                                  sync::Clock::time_point begin) noexcept {
+inline bool is_late(const CommunicatorOptions& options, sync::Clock::time_point begin) noexcept {
   return options.timeout.count() != 0 && std::chrono::floor<std::chrono::milliseconds>(
                                              sync::Clock::now() - begin) >= options.timeout;
 }
 /// The text of the error then.
-[[nodiscard]] std::string late_text(const CommunicatorOptions& options);
+std::string late_text(const CommunicatorOptions& options);
 
 template <class P>
 [[nodiscard]] P* at(P* begin, std::size_t bytes) noexcept {
@@ -102,28 +101,26 @@ template <class P>
   return begin == nullptr ? nullptr : static_cast<Byte*>(begin) + bytes;
 }
 
-[[nodiscard]] inline bool is_complex(Element element) noexcept {
+inline bool is_complex(Element element) noexcept {
   return element == Element::complex64 || element == Element::complex128;
 }
 
 inline constexpr Exchange barrier_step{
     Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
-[[nodiscard]] inline bool is_message(Verb verb) noexcept {
-  return verb == Verb::send || verb == Verb::receive;
-}
+inline bool is_message(Verb verb) noexcept { return verb == Verb::send || verb == Verb::receive; }
 /// Whether the step is a permitted in-place operation.
-[[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept;
+bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept;
 /// Checks the arguments before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Exchange& step);
 /// Whether the calling thread is in a together().
-[[nodiscard]] bool is_in_together() noexcept;
+bool is_in_together() noexcept;
 /// Throws the error for a together() inside another one.
 [[noreturn]] void refuse_nested_together();
 /// Declares to the race checker, if it is on, what the operation will read and write.
 void declare_accesses(const CommunicatorState& state, StreamRef stream,
                       std::span<const Exchange> steps);
 /// The operation's name in error texts, such as "run all_reduce".
-[[nodiscard]] const char* operation_of(Verb verb) noexcept;
+const char* operation_of(Verb verb) noexcept;
 /// The number of blocks in the memory that this process reads, and in the memory that it writes.
 struct Blocks {
   std::size_t in, out;

@@ -34,7 +34,7 @@ namespace {
 constexpr const char* finding = "find the processes of this program";
 constexpr const char* rendezvous = "meet the other processes";
 
-[[nodiscard]] std::string new_number() {
+std::string new_number() {
   std::random_device random;
   std::ostringstream text;
   text << std::hex << random() << random() << random() << 'p' << getpid();
@@ -81,7 +81,7 @@ class RendezvousFile {
   }
 
  private:
-  [[nodiscard]] std::string path_of(int rank) const { return path_ + "." + std::to_string(rank); }
+  std::string path_of(int rank) const { return path_ + "." + std::to_string(rank); }
   /// Polls until `done()` returns true. @throws errc::timed_out with the reason that `what()`
   /// returns
   template <class F, class G>
@@ -158,12 +158,12 @@ constexpr Launcher launchers[] = {
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
 
 /// Empty if the variable is not set.
-[[nodiscard]] std::string text_of(const char* variable) {
+std::string text_of(const char* variable) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? "" : text;
 }
 
-[[nodiscard]] int number_of(const char* variable) {
+int number_of(const char* variable) {
   const std::string text = text_of(variable);
   const std::optional<int> number = parse_number<int>(text);
   if (number && *number >= 0) return *number;

@@ -36,11 +36,11 @@ void for_each_operation(std::size_t count, F f) {
 }
 
 /// Whether the runtime's call for several copies accepts it: that call takes no pageable memory.
-[[nodiscard]] bool fits_one_call(const PlannedCopy& copy) noexcept {
+bool fits_one_call(const PlannedCopy& copy) noexcept {
   return copy.route == Route::direct && !copy.facts.has_pageable_side();
 }
 /// Whether it can be staged together with others, as one job.
-[[nodiscard]] bool fits_list(const PlannedCopy& copy) noexcept {
+bool fits_list(const PlannedCopy& copy) noexcept {
   return copy.route == Route::staged || copy.route == Route::short_copy;
 }
 
@@ -127,7 +127,7 @@ void for_each_operation(std::size_t count, F f) {
   return true;
 }
 
-[[nodiscard]] std::size_t& count_of(CopyBatchResult& counts, CopyResult done) noexcept {
+std::size_t& count_of(CopyBatchResult& counts, CopyResult done) noexcept {
   using Counts = CopyBatchResult;
   constexpr std::size_t Counts::* of_results[] = {
       &Counts::nothing, &Counts::direct, &Counts::staged, &Counts::inlined, &Counts::blocked};

@@ -30,7 +30,7 @@ struct Shape {
   std::array<StridedDimension, max_strided_dimensions> dimensions{};
   std::size_t rank = 0;
 
-  [[nodiscard]] Dimensions used() const noexcept { return {dimensions.data(), rank}; }
+  Dimensions used() const noexcept { return {dimensions.data(), rank}; }
   void add(const StridedDimension& outer) noexcept {
     StridedDimension& inner = dimensions[rank == 0 ? 0 : rank - 1];
     const auto is_next = [&](auto stride) {
@@ -44,7 +44,7 @@ struct Shape {
   }
 };
 
-[[nodiscard]] Shape shape_of(std::size_t width, std::span<StridedDimension> dimensions) noexcept {
+Shape shape_of(std::size_t width, std::span<StridedDimension> dimensions) noexcept {
   std::ranges::sort(dimensions, {}, to_stride);
   Shape shape{width};
   for (const StridedDimension& each : dimensions)
@@ -54,7 +54,7 @@ struct Shape {
 
 /// The bytes from the first one to the last one. @throws errc::invalid_argument unless each
 /// dimension encloses the inner ones, and the whole fits into memory
-[[nodiscard]] std::size_t span_of(const Shape& shape, Side side, const char* operation) {
+std::size_t span_of(const Shape& shape, Side side, const char* operation) {
   std::size_t span = shape.width;
   for (const StridedDimension& each : shape.used()) {
     if (each.*side.stride < span)
@@ -70,14 +70,14 @@ struct Shape {
 }
 
 /// The number of rows.
-[[nodiscard]] std::size_t count_of(Dimensions dimensions) noexcept {
+std::size_t count_of(Dimensions dimensions) noexcept {
   std::size_t rows = 1;
   for (const StridedDimension& each : dimensions) rows *= each.count;
   return rows;
 }
 /// Where a row begins, from the first one. Rows are counted over all dimensions; their addresses
 /// rise on each side.
-[[nodiscard]] std::size_t offset_of(Dimensions dimensions, Side side, std::size_t row) noexcept {
+std::size_t offset_of(Dimensions dimensions, Side side, std::size_t row) noexcept {
   std::size_t at = 0;
   for (const StridedDimension& each : dimensions) {
     at += row % each.count * (each.*side.stride);
@@ -87,7 +87,7 @@ struct Shape {
 }
 
 /// Whether any row of one side shares bytes with a row of the other.
-[[nodiscard]] bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
+bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
   const Dimensions used = shape.used();
   return do_rows_overlap(
       count_of(used), shape.width,
@@ -95,7 +95,7 @@ struct Shape {
       [&](std::size_t row) { return from.begin + offset_of(used, from, row); });
 }
 
-[[nodiscard]] bool is_same(const Shape& shape, Side to, Side from) noexcept {
+bool is_same(const Shape& shape, Side to, Side from) noexcept {
   return to.begin == from.begin && std::ranges::all_of(shape.used(), [](const auto& each) {
            return each.to_stride == each.from_stride;
          });

@@ -14,7 +14,7 @@ namespace {
 
 /// Whether other code could enqueue a writer of pageable memory that host_writers() does not know:
 /// a kernel, or a copy that is not complete when its call returns.
-[[nodiscard]] bool may_have_unknown_writers(const Slot& slot) {
+bool may_have_unknown_writers(const Slot& slot) {
   return !backend::copies_to_pageable_are_complete() || accesses_pageable_memory(slot.device);
 }
 

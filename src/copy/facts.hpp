@@ -31,15 +31,15 @@ struct CopyCall {
     mark_if_asked(slot);
   }
 
-  [[nodiscard]] StreamRef stream() const noexcept { return view_of(key); }
+  StreamRef stream() const noexcept { return view_of(key); }
   /// Queries the runtime the first time only.
-  [[nodiscard]] bool is_capturing();
+  bool is_capturing();
   /// Whether pageable sources may be read at once: the caller allows it, no unfinished work can
   /// write them, or the stream is idle. `may_be_written`: the answer of host_writers(). Requires:
   /// the stream is not being captured.
-  [[nodiscard]] bool may_read_now(SourceAccess source, bool may_be_written) const;
+  bool may_read_now(SourceAccess source, bool may_be_written) const;
   /// Queries the runtime.
-  [[nodiscard]] bool is_stream_idle() const;
+  bool is_stream_idle() const;
 
   const char* operation;
   Slot& slot;
@@ -51,7 +51,7 @@ struct CopyCall {
   std::optional<bool> is_capturing_{};
 };
 
-[[nodiscard]] inline bool is_host(MemoryKind kind) noexcept {
+inline bool is_host(MemoryKind kind) noexcept {
   return kind == MemoryKind::pageable || kind == MemoryKind::pinned;
 }
 
@@ -64,19 +64,17 @@ struct CopyFacts {
   bool runtime_takes_any_memory = false;
   bool device_reads_pageable = false;  // through the host's page tables
 
-  [[nodiscard]] bool has_pageable_side() const noexcept {
+  bool has_pageable_side() const noexcept {
     return to.kind == MemoryKind::pageable || from.kind == MemoryKind::pageable;
   }
-  [[nodiscard]] bool are_both_host() const noexcept {
-    return is_host(to.kind) && is_host(from.kind);
-  }
-  [[nodiscard]] bool are_on_two_devices() const noexcept {
+  bool are_both_host() const noexcept { return is_host(to.kind) && is_host(from.kind); }
+  bool are_on_two_devices() const noexcept {
     const int to_owner = to.owner.value_or(-1), from_owner = from.owner.value_or(-1);
     return to_owner >= 0 && from_owner >= 0 && to_owner != from_owner;
   }
   /// Whether pinned memory may consist of several registrations, or have gaps. The runtime answers
   /// for single addresses only.
-  [[nodiscard]] bool may_be_pinned_in_parts() const noexcept {
+  bool may_be_pinned_in_parts() const noexcept {
     const auto may_be = [](const MemoryFacts& side) {
       return side.kind == MemoryKind::pinned && !side.in_one_block;
     };
@@ -85,7 +83,7 @@ struct CopyFacts {
 };
 /// Queries the runtime about the memory if that matters, and counts a use of each side by the
 /// stream. Requires: the request is valid.
-[[nodiscard]] CopyFacts resolve(CopyCall& call, const CopyRequest& request);
-[[nodiscard]] CopyFacts resolve(CopyCall& call, const FillRequest& request);
+CopyFacts resolve(CopyCall& call, const CopyRequest& request);
+CopyFacts resolve(CopyCall& call, const FillRequest& request);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

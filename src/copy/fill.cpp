@@ -86,7 +86,7 @@ void fill_by_copies(const CopyCall& call, const FillRequest& request) {
   }
 }
 
-[[nodiscard]] Operation about_fill(const FillRequest& request, const Slot& slot) noexcept {
+Operation about_fill(const FillRequest& request, const Slot& slot) noexcept {
   Operation fill = about(slot, OperationKind::fill, operation);
   fill.to = request.to;
   fill.bytes = request.width * request.height;

@@ -22,8 +22,7 @@ struct CopyRequest {
   SourceAccess source = SourceAccess::automatic;
 };
 
-[[nodiscard]] inline CopyRequest request_of(const Transfer& transfer,
-                                            const CopyOptions& options) noexcept {
+inline CopyRequest request_of(const Transfer& transfer, const CopyOptions& options) noexcept {
   return {transfer, options.to_kind, options.from_kind, options.pageable, options.source};
 }
 
@@ -40,13 +39,13 @@ struct FillRequest {
 };
 
 /// Whether there are no bytes, or the source and the destination are the same bytes.
-[[nodiscard]] inline bool has_nothing_to_do(const CopyRequest& request) noexcept {
+inline bool has_nothing_to_do(const CopyRequest& request) noexcept {
   const Transfer& t = request.transfer;
   const bool is_same =
       t.to == t.from && (t.height == 1 || t.to_pitch == t.from_pitch) && t.to != nullptr;
   return t.width == 0 || t.height == 0 || is_same;
 }
-[[nodiscard]] inline bool has_nothing_to_do(const FillRequest& request) noexcept {
+inline bool has_nothing_to_do(const FillRequest& request) noexcept {
   return request.width == 0 || request.height == 0;
 }
 

@@ -28,7 +28,7 @@ enum class Route {
   refused_in_capture,  ///< a graph cannot repeat it
 };
 
-[[nodiscard]] inline bool is_refused(Route route) noexcept {
+inline bool is_refused(Route route) noexcept {
   return route == Route::refused_by_policy || route == Route::refused_in_capture;
 }
 
@@ -37,8 +37,7 @@ enum class Route {
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
 
 template <class Stream>
-[[nodiscard]] Route choose_route(const CopyRequest& request, const CopyFacts& facts,
-                                 Stream& stream) {
+Route choose_route(const CopyRequest& request, const CopyFacts& facts, Stream& stream) {
   if (has_nothing_to_do(request)) return Route::nothing;
   const bool pageable = facts.has_pageable_side();
   if (pageable && request.policy == Pageable::refuse) return Route::refused_by_policy;
@@ -60,8 +59,7 @@ template <class Stream>
 /// The route to take after the runtime has refused to copy the memory in one call, because it is
 /// pinned in parts.
 template <class Stream>
-[[nodiscard]] Route choose_fallback(const CopyRequest& request, const CopyFacts& facts,
-                                    Stream& stream) {
+Route choose_fallback(const CopyRequest& request, const CopyFacts& facts, Stream& stream) {
   if (facts.are_both_host()) return Route::host_function;
   if (request.policy == Pageable::refuse) return Route::refused_by_policy;
   if (stream.is_capturing()) return Route::refused_in_capture;
@@ -69,15 +67,14 @@ template <class Stream>
 }
 
 /// Runtimes set elements of 1, 2 and 4 bytes, at addresses that are multiples of that.
-[[nodiscard]] inline bool has_runtime_call(const FillRequest& request) noexcept {
+inline bool has_runtime_call(const FillRequest& request) noexcept {
   const std::size_t width = request.element_bytes;
   return (width == 1 || width == 2 || width == 4) &&
          reinterpret_cast<std::uintptr_t>(request.to) % width == 0;
 }
 
 template <class Stream>
-[[nodiscard]] Route choose_route(const FillRequest& request, const CopyFacts& facts,
-                                 Stream& stream) {
+Route choose_route(const FillRequest& request, const CopyFacts& facts, Stream& stream) {
   if (has_nothing_to_do(request)) return Route::nothing;
   if (facts.to.kind == MemoryKind::pageable) return Route::host_function;
   if (has_runtime_call(request)) return Route::direct;

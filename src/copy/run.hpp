@@ -21,7 +21,7 @@ struct PlannedCopy {
   CopyFacts facts;
   Route route;
   /// Requires: one side is host memory.
-  [[nodiscard]] Direction direction() const noexcept {
+  Direction direction() const noexcept {
     return is_host(facts.to.kind) ? Direction::to_host : Direction::to_device;
   }
 };
@@ -31,13 +31,13 @@ struct PlannedCopy {
 /// Requires: there is something to do.
 CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
 /// Whether unfinished work that the library knows of may write the copy's source.
-[[nodiscard]] bool may_be_written(const PlannedCopy& copy) noexcept;
+bool may_be_written(const PlannedCopy& copy) noexcept;
 
 /// What the copy reads, and what it writes.
 [[nodiscard]] std::array<MemoryUse, 2> uses_of(const PlannedCopy& copy, CopyResult done) noexcept;
 
 /// The copy for the observers, before it is enqueued.
-[[nodiscard]] Operation about_copy(const CopyCall& call, const PlannedCopy& copy) noexcept;
+Operation about_copy(const CopyCall& call, const PlannedCopy& copy) noexcept;
 /// Calls `enqueue()`, unless there is nothing to do, and emits the copy to the observers. Costs one
 /// load if there are none.
 template <std::invocable F>

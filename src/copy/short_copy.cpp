@@ -151,24 +151,20 @@ class ShortRing {
           call.operation);
   }
   void announce_sometimes(const CopyCall& call) { announce(call, lines() / marks_per_ring); }
-  [[nodiscard]] std::uint64_t announced() const noexcept { return announced_; }
-  [[nodiscard]] bool has_passed(std::uint64_t position) const noexcept {
-    return value().has_reached(position);
-  }
+  std::uint64_t announced() const noexcept { return announced_; }
+  bool has_passed(std::uint64_t position) const noexcept { return value().has_reached(position); }
 
   bool are_copies_prompt = true;   // The last copy to the host arrived in time.
   Clock::time_point last_large{};  // the last copy of more than alone_up_to
   ShortRing* next = nullptr;       // of all rings
 
  private:
-  [[nodiscard]] static std::uint64_t lines_of(std::size_t bytes) noexcept {
-    return (bytes + line - 1) / line;
-  }
-  [[nodiscard]] std::uint64_t lines() const noexcept { return bytes_ / line - 1; }
-  [[nodiscard]] Value value() const noexcept {
+  static std::uint64_t lines_of(std::size_t bytes) noexcept { return (bytes + line - 1) / line; }
+  std::uint64_t lines() const noexcept { return bytes_ / line - 1; }
+  Value value() const noexcept {
     return Value{reinterpret_cast<std::uint32_t*>(memory_ + lines() * line)};
   }
-  [[nodiscard]] bool may_grow() const noexcept {
+  bool may_grow() const noexcept {
     return copies_ == copies_without_ring && bytes_ < largest_ring &&
            (bytes_ < modest_ring || bytes_in_rings + 3 * bytes_ <= large_rings_up_to);
   }
@@ -257,7 +253,7 @@ void for_each_ring(F f) noexcept {
 
 /// Whether the ring may be used now. Without stream values only an idle stream shows that it has
 /// passed the ring's memory.
-[[nodiscard]] bool is_usable(ShortRing& ring, const CopyCall& call, Direction direction) {
+bool is_usable(ShortRing& ring, const CopyCall& call, Direction direction) {
   if (has_stream_values(call.slot.device) &&
       (direction == Direction::to_device || ring.are_copies_prompt))
     return true;
@@ -266,11 +262,11 @@ void for_each_ring(F f) noexcept {
   return true;
 }
 
-[[nodiscard]] bool looks_usable(const Transfer& t, Direction direction) noexcept {
+bool looks_usable(const Transfer& t, Direction direction) noexcept {
   return look_usable(host_range(t, direction), page_use(direction));
 }
 
-[[nodiscard]] bool is_in_row(ShortRing& ring, std::size_t bytes) noexcept {
+bool is_in_row(ShortRing& ring, std::size_t bytes) noexcept {
   if (bytes <= alone_up_to) return false;
   const Clock::time_point now = Clock::now();
   return now - std::exchange(ring.last_large, now) < row_gap;

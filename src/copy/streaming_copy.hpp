@@ -17,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// How many bytes lie before the first address that is a multiple of a cache line.
 inline constexpr std::size_t streaming_line = 64;
-[[nodiscard]] inline std::size_t bytes_before_line(const unsigned char* to) noexcept {
+inline std::size_t bytes_before_line(const unsigned char* to) noexcept {
   return (streaming_line - reinterpret_cast<std::uintptr_t>(to) % streaming_line) % streaming_line;
 }
 

@@ -20,10 +20,10 @@ struct Transfer {
   std::size_t width;
   std::size_t height;
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return width * height; }
+  std::size_t bytes() const noexcept { return width * height; }
 };
 
-[[nodiscard]] inline Transfer single_row(void* to, const void* from, std::size_t bytes) noexcept {
+inline Transfer single_row(void* to, const void* from, std::size_t bytes) noexcept {
   return {static_cast<unsigned char*>(to),
           bytes,
           static_cast<const unsigned char*>(from),
@@ -33,13 +33,13 @@ struct Transfer {
 }
 
 /// The same transfer, as a single row if the rows lie end to end on both sides.
-[[nodiscard]] inline Transfer flattened(const Transfer& t) noexcept {
+inline Transfer flattened(const Transfer& t) noexcept {
   return t.to_pitch == t.width && t.from_pitch == t.width ? single_row(t.to, t.from, t.bytes()) : t;
 }
 
 /// The runtimes take no larger pitch.
 inline constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
-[[nodiscard]] inline bool fits_one_copy(const Transfer& t) noexcept {
+inline bool fits_one_copy(const Transfer& t) noexcept {
   return t.height == 1 || (t.to_pitch <= largest_pitch && t.from_pitch <= largest_pitch);
 }
 
@@ -64,12 +64,12 @@ struct Range {
   const void* begin;
   std::size_t bytes;
 };
-[[nodiscard]] inline Range range_of_rows(const void* begin, std::size_t pitch, std::size_t width,
-                                         std::size_t height) noexcept {
+inline Range range_of_rows(const void* begin, std::size_t pitch, std::size_t width,
+                           std::size_t height) noexcept {
   return {begin, pitch * (height - 1) + width};
 }
 /// Whether they share a byte.
-[[nodiscard]] inline bool do_overlap(Range a, Range b) noexcept {
+inline bool do_overlap(Range a, Range b) noexcept {
   const auto begin_a = reinterpret_cast<std::uintptr_t>(a.begin);
   const auto begin_b = reinterpret_cast<std::uintptr_t>(b.begin);
   return a.bytes > 0 && b.bytes > 0 && begin_a < begin_b + b.bytes && begin_b < begin_a + a.bytes;
@@ -77,8 +77,7 @@ struct Range {
 /// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)`
 /// are the addresses of row i, which rise.
 template <class ToRow, class FromRow>
-[[nodiscard]] bool do_rows_overlap(std::size_t rows, std::size_t width, ToRow to_row,
-                                   FromRow from_row) noexcept {
+bool do_rows_overlap(std::size_t rows, std::size_t width, ToRow to_row, FromRow from_row) noexcept {
   for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
     const void* const to = to_row(i);
     const void* const from = from_row(j);
@@ -92,7 +91,7 @@ template <class ToRow, class FromRow>
 enum class Direction { to_device, to_host };
 
 /// The transfer's range of host memory.
-[[nodiscard]] inline Range host_range(const Transfer& t, Direction direction) noexcept {
+inline Range host_range(const Transfer& t, Direction direction) noexcept {
   return direction == Direction::to_device ? range_of_rows(t.from, t.from_pitch, t.width, t.height)
                                            : range_of_rows(t.to, t.to_pitch, t.width, t.height);
 }

@@ -36,7 +36,7 @@ static_assert(sizeof(MappingQuery) == 104);
 enum class Mapping { unknown, refused, file, plain };
 
 /// The least favourable of the mappings that contain the range. Sets `last` to the last of them.
-[[nodiscard]] Mapping mapping_of(Range range, PageUse use, Range& last) noexcept {
+Mapping mapping_of(Range range, PageUse use, Range& last) noexcept {
   static const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   Mapping least = Mapping::plain;
   const std::uintptr_t end = address_of(range.begin) + range.bytes;

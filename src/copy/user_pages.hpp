@@ -25,7 +25,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 }
 /// False if the process has no readable memory at the address, as for device memory. True if the
 /// system cannot answer.
-[[nodiscard]] bool is_process_memory(const void* address) noexcept;
+bool is_process_memory(const void* address) noexcept;
 /// Populates each page. False if one of them does not permit `use`.
 [[nodiscard]] bool populate_pages(Range range, PageUse use) noexcept;
 

@@ -9,7 +9,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Queries the runtime, and stores the device for `current_stream()`. Inside a host function, where
 /// the runtime must not be called, and with a single device, it returns the stored device.
-[[nodiscard]] int read_current_device(const char* operation);
+int read_current_device(const char* operation);
 /// Sets the device in the runtime and for `current_stream()`. Requires: the device exists.
 void change_current_device(int device, const char* operation);
 /// The same at the end of a scope, where no failure can be reported.
@@ -21,11 +21,11 @@ void reset_thread_settings() noexcept;
 extern thread_local constinit int cached_device;
 
 /// @{ Requires: the device is not cached_device.
-[[nodiscard]] CurrentStream stream_set_on_another(int device) noexcept;
+CurrentStream stream_set_on_another(int device) noexcept;
 void set_stream_on_another(int device, CurrentStream stream) noexcept;
 /// @} The thread's stream for a device, whether that device is current or not. Empty if it has set
 /// none.
-[[nodiscard]] inline CurrentStream stream_set_on(int device) noexcept {
+inline CurrentStream stream_set_on(int device) noexcept {
   return device == cached_device ? current : stream_set_on_another(device);
 }
 /// Sets that stream. Without memory for the table, the device falls back to its default stream.

@@ -41,8 +41,8 @@ struct CachedProperties {
 constinit CachedProperties cached[max_devices];
 
 /// Queries the runtime once. Requires: the device exists.
-[[nodiscard]] int known_attribute(int device, backend::Attribute which,
-                                  const char* operation = "ask what a device can do") {
+int known_attribute(int device, backend::Attribute which,
+                    const char* operation = "ask what a device can do") {
   sync::Atomic<int>& known = cached[device].attributes[static_cast<int>(which)];
   if (known == 0) {
     int value = 0;
@@ -52,7 +52,7 @@ constinit CachedProperties cached[max_devices];
   return known - 1;
 }
 
-[[nodiscard]] int attribute_of(int device, backend::Attribute which, const char* operation) {
+int attribute_of(int device, backend::Attribute which, const char* operation) {
   const DeviceCall call{device, operation};
   return known_attribute(device, which, operation);
 }
@@ -70,7 +70,7 @@ void allow_pool_access(int device, int peer, bool allow, const char* operation) 
 constexpr const char* counting = "count the devices";
 
 /// Advice for a runtime that reports no device.
-[[nodiscard]] std::string advice_for(errc code, RuntimeVersion version) {
+std::string advice_for(errc code, RuntimeVersion version) {
   const bool has_driver = version.driver > 0;
   // CUDA returns the same code for a driver that is too old and for a missing one.
   if (code == errc::driver_too_old ||
@@ -84,7 +84,7 @@ constexpr const char* counting = "count the devices";
 }
 
 /// Formats a uuid, as in "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
-[[nodiscard]] std::string uuid_text(const unsigned char (&bytes)[16]) {
+std::string uuid_text(const unsigned char (&bytes)[16]) {
   std::string text;
   for (std::size_t i = 0; i < sizeof bytes; ++i) {
     char digits[3];
@@ -95,7 +95,7 @@ constexpr const char* counting = "count the devices";
   return text;
 }
 
-[[nodiscard]] std::string lower_case(std::string text) {
+std::string lower_case(std::string text) {
   for (char& letter : text)
     if ('A' <= letter && letter <= 'F') letter = static_cast<char>(letter - 'A' + 'a');
   return text;
@@ -104,8 +104,7 @@ constexpr const char* counting = "count the devices";
 /// The first device that `matches`.
 /// @throws errc::invalid_device if there is none
 template <class Matches>
-[[nodiscard]] Device find_device(const char* operation, const std::string& name,
-                                 Matches&& matches) {
+Device find_device(const char* operation, const std::string& name, Matches&& matches) {
   enter(operation);
   require_device(0, operation);
   for (int ordinal = 0; ordinal < device_count(); ++ordinal)

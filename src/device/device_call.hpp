@@ -22,8 +22,8 @@ class DeviceCall {
     require_device(device, operation);
   }
 
-  [[nodiscard]] const char* operation() const noexcept { return operation_; }
-  [[nodiscard]] int device() const noexcept { return device_; }
+  const char* operation() const noexcept { return operation_; }
+  int device() const noexcept { return device_; }
   /// @throws the runtime's error, if the call failed
   void check(backend::status status) const { detail::check(status, operation_); }
 

@@ -17,8 +17,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 extern constinit sync::Atomic<int> known_device_count;  // 0 until queried
 
 /// Queried once, and again while it is 0: the next query may find a device.
-[[nodiscard]] int device_count() noexcept;
-[[nodiscard]] inline bool single_device() noexcept {
+int device_count() noexcept;
+inline bool single_device() noexcept {
   return known_device_count.load(std::memory_order_relaxed) == 1;
 }
 
@@ -26,12 +26,12 @@ extern constinit sync::Atomic<int> known_device_count;  // 0 until queried
 void require_device(int device, const char* operation);
 [[nodiscard]] PriorityRange priority_range_of(int device, const char* operation);
 // Attributes, queried once per device.
-[[nodiscard]] bool has_memory_pools(int device);
-[[nodiscard]] bool has_stream_values(int device);
-[[nodiscard]] bool accesses_pageable_memory(int device);
-[[nodiscard]] bool reads_host_page_tables(int device);
+bool has_memory_pools(int device);
+bool has_stream_values(int device);
+bool accesses_pageable_memory(int device);
+bool reads_host_page_tables(int device);
 /// In bytes. Queried once, because the runtime needs 56 us on an H200.
-[[nodiscard]] std::size_t total_memory(int device);
+std::size_t total_memory(int device);
 
 /// Grants streams of `device` access to memory that was allocated in stream order on `owner`, if
 /// `device` can access that device at all. The runtimes require this for memory of their pools

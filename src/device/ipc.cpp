@@ -17,7 +17,7 @@ constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 
 /// A random number that identifies this process. A process id would not do: two containers may use
 /// the same one.
-[[nodiscard]] std::uint64_t this_process() noexcept {
+std::uint64_t this_process() noexcept {
   static constinit sync::Atomic<std::uint64_t> number{0};
   std::uint64_t known = number;
   if (known != 0) return known;
@@ -29,7 +29,7 @@ constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 }
 
 /// FNV-1a. It detects corrupted or truncated bytes, and does not protect against forgery.
-[[nodiscard]] std::uint32_t check_of(const IpcContent& content) noexcept {
+std::uint32_t check_of(const IpcContent& content) noexcept {
   unsigned char bytes[sizeof content];
   std::memcpy(bytes, &content, sizeof content);
   std::uint32_t sum = 2166136261U;

@@ -47,7 +47,7 @@ class GraphFunctions : NotCopied {
   ~GraphFunctions();
 
   /// Whether nodes use what only the Graph owns: functions, objects or events.
-  [[nodiscard]] bool owns_anything() const noexcept {
+  bool owns_anything() const noexcept {
     return !functions_.empty() || !kept_.empty() || !events_.empty();
   }
   /// Adds a node that calls the function to the stream's capture.
@@ -66,11 +66,9 @@ class GraphFunctions : NotCopied {
   void discard() noexcept;
   /// Other code has a handle from now on, and may launch the graph, too.
   void set_shared() noexcept { is_shared_.store(true, std::memory_order_relaxed); }
-  [[nodiscard]] bool is_shared() const noexcept {
-    return is_shared_.load(std::memory_order_relaxed);
-  }
+  bool is_shared() const noexcept { return is_shared_.load(std::memory_order_relaxed); }
   /// Whether a launch has a host function behind it, which may run after the next launch has begun.
-  [[nodiscard]] bool ends_launches() const noexcept { return is_shared() && !functions_.empty(); }
+  bool ends_launches() const noexcept { return is_shared() && !functions_.empty(); }
   /// Enqueues a launch. Requires: launches do not overlap.
   /// @throws errors of the runtime, and std::bad_alloc before the runtime is called
   void launch(const StreamCall& call, native::executable_graph executable);
@@ -100,13 +98,9 @@ class GraphFunctions : NotCopied {
     std::uint64_t label = 0;  // host_function_label
     std::uint64_t epoch = 0;  // of the stream's timeline
     Span span = Span::from_call;
-    [[nodiscard]] bool is_running() const noexcept {
-      return span == Span::from_call || span == Span::reached;
-    }
-    [[nodiscard]] bool is_past() const noexcept {
-      return span == Span::from_call || span == Span::passed;
-    }
-    [[nodiscard]] bool has_same(const Launches& other) const noexcept {
+    bool is_running() const noexcept { return span == Span::from_call || span == Span::reached; }
+    bool is_past() const noexcept { return span == Span::from_call || span == Span::passed; }
+    bool has_same(const Launches& other) const noexcept {
       return stream == other.stream && label == other.label && epoch == other.epoch &&
              span == Span::from_call && other.span == Span::from_call;
     }

@@ -41,7 +41,7 @@ struct DestroyHostFunction {
 using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 
 /// Describes a run of the function. Requires: its launch was observed.
-[[nodiscard]] Operation about_run(const HostFunction& function) noexcept;
+Operation about_run(const HostFunction& function) noexcept;
 
 /// Calls the function. An exception goes to the stream of `launched`, which may be a copy.
 void call_as(const HostFunction& launched, HostFunction& function, ScopedEvent& event) noexcept;

@@ -12,7 +12,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Runtimes that read pageable memory in stream order ask no one.
-[[nodiscard]] bool is_needed() noexcept { return !backend::copies_pageable_asynchronously(); }
+bool is_needed() noexcept { return !backend::copies_pageable_asynchronously(); }
 
 [[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);

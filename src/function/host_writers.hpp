@@ -32,7 +32,7 @@ class HostWriters {
   void end_functions(std::size_t count) noexcept;
   ///@}
   /// Whether an unfinished writer may write the bytes.
-  [[nodiscard]] bool may_write(const void* begin, std::size_t bytes) noexcept {
+  bool may_write(const void* begin, std::size_t bytes) noexcept {
     return unfinished_.load(std::memory_order_acquire) != 0 && look(begin, bytes);
   }
 

@@ -60,7 +60,7 @@ void destroy(GraphState* state) noexcept {
 
 /// Whether the graph's launches are known to be complete. Does not query a default stream, because
 /// that could invalidate a capture.
-[[nodiscard]] bool is_complete(GraphState& state) noexcept {
+bool is_complete(GraphState& state) noexcept {
   if (state.is_unknown || (!state.others.empty() && advance(state.others) != Progress::complete))
     return false;
   return internal_call([&] {
@@ -124,13 +124,13 @@ void instantiate(GraphState& state, const char* operation) {
 }
 
 /// Whether the runtime orders the graph's next launch after all that a launch enqueues.
-[[nodiscard]] bool is_ordered(const GraphState& state) noexcept {
+bool is_ordered(const GraphState& state) noexcept {
   return backend::orders_graph_launches() && !state.functions->ends_launches();
 }
 
 /// Whether the end of the launch needs a mark: the runtime does not order the next launch after
 /// it, or the stream is a thread's default stream, where another thread cannot record later.
-[[nodiscard]] bool needs_end(const GraphState& state, const Slot& slot) noexcept {
+bool needs_end(const GraphState& state, const Slot& slot) noexcept {
   return !is_ordered(state) || slot.thread != nullptr;
 }
 
@@ -228,7 +228,7 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey s
   throw_failed_capture(capture, active != capture.number, s);
 }
 
-[[nodiscard]] const char* name_of(backend::NodeKind kind) noexcept {
+const char* name_of(backend::NodeKind kind) noexcept {
   constexpr const char* names[] = {"kernel",     "copy", "fill",         "host function",
                                    "allocation", "free", "event record", "event wait",
                                    "graph",      "other"};

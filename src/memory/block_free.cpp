@@ -24,7 +24,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
+bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
   const HandleLock locked{user.stream()};
   return locked.is_usable() && capture_number_of(locked->handle) == capture;
 }
@@ -68,7 +68,7 @@ namespace {
 }
 
 /// Whether a graph may use the block. A broken capture, which has no number, gives none.
-[[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
+bool has_captured_user(const BlockFree& block) noexcept {
   const auto captures = [](const Point& user) {
     const HandleLock locked{user.stream()};
     std::uint64_t number = 0;
@@ -81,7 +81,7 @@ namespace {
 
 /// A stream of the library, which has no other work than frees. Those of resources also wait for
 /// the users, so they have one of their own. Null if it cannot be created.
-[[nodiscard]] native::stream stream_for_frees(bool of_resources, int device) noexcept {
+native::stream stream_for_frees(bool of_resources, int device) noexcept {
   static constinit sync::Atomic<native::stream> streams[2][max_devices]{};
   sync::Atomic<native::stream>& place = streams[of_resources][device];
   native::stream stream = place.load(std::memory_order_acquire);

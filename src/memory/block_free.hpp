@@ -41,7 +41,7 @@ struct BlockFree : DeferredWork {
 /// Whether the stream is being captured. Returns false if it has ended, so that its capture is
 /// abandoned, or if this thread cannot reach it. Requires: the stream's device is current if its
 /// handle needs that.
-[[nodiscard]] bool is_captured(const HandleLock& stream) noexcept;
+bool is_captured(const HandleLock& stream) noexcept;
 /// Frees the block now. Returns false if the free must be deferred.
 [[nodiscard]] bool free_block(BlockFree& block) noexcept;
 /// Defers the free. Takes ownership of the object.
@@ -53,7 +53,7 @@ void defer_copy(BlockFree& block) noexcept;
 
 /// The numbers of frees that were deferred, and of those that were made since.
 inline constinit sync::Atomic<std::size_t> frees_deferred{0}, frees_made{0};
-[[nodiscard]] inline bool has_deferred_frees() noexcept {
+inline bool has_deferred_frees() noexcept {
   return frees_made.load(std::memory_order_acquire) !=
          frees_deferred.load(std::memory_order_acquire);
 }

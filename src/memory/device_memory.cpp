@@ -105,7 +105,7 @@ void count_out(int device, std::size_t bytes) noexcept {
 }
 
 /// Whether memory was freed since `made` frees were made, or a free is deferred.
-[[nodiscard]] bool may_come(std::size_t made) noexcept {
+bool may_come(std::size_t made) noexcept {
   return has_deferred_frees() || frees_made.load(std::memory_order_acquire) != made;
 }
 
@@ -165,7 +165,7 @@ void count_out(int device, std::size_t bytes) noexcept {
   return allocate_from_resource(resource, stream, bytes, operation);
 }
 
-[[nodiscard]] Operation about_allocation_in_order(const Slot& slot, std::size_t bytes) {
+Operation about_allocation_in_order(const Slot& slot, std::size_t bytes) {
   const ScopedDevice on{slot.device, operation};
   Operation allocation = about(slot, OperationKind::allocation, operation);
   allocation.bytes = bytes;
@@ -173,7 +173,7 @@ void count_out(int device, std::size_t bytes) noexcept {
   return allocation;
 }
 
-[[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
+Operation about_free(const BlockFree& block) noexcept {
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
   return {.kind = OperationKind::deallocation,
           .captured = is_captured(HandleLock{block.own.stream()}),
@@ -198,7 +198,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   mark_if_asked(slot);
   const int device = slot.device;
   // Creates the slot of the default stream, so that freeing the block later allocates nothing.
-  if (resource != nullptr) static_cast<void>(default_stream_of(device));
+  if (resource != nullptr) default_stream_of(device);
   live_point(stream);
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
   void* const block = resource == nullptr ? allocate_reserved(slot.handle, device, bytes)
@@ -266,7 +266,7 @@ BlockFree& OwnedExtras::made() {
 void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   constexpr const char* recording = "record a use of device memory";
   enter(recording);
-  static_cast<void>(live_slot(stream));
+  live_slot(stream);
   if (stream != owner && !add_user(extras, stream)) throw_dead_stream(stream.id());
 }
 

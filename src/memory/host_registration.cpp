@@ -38,13 +38,13 @@ constexpr const char* operation = "pin memory that is there already";
 struct Range {
   std::uintptr_t begin, end;
   [[nodiscard]] void* pointer() const noexcept { return reinterpret_cast<void*>(begin); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return end - begin; }
+  std::size_t bytes() const noexcept { return end - begin; }
 };
 
-[[nodiscard]] std::uintptr_t page_of(std::uintptr_t address) noexcept {
+std::uintptr_t page_of(std::uintptr_t address) noexcept {
   return address / page_bytes() * page_bytes();
 }
-[[nodiscard]] std::uintptr_t next_page(std::uintptr_t address) noexcept {
+std::uintptr_t next_page(std::uintptr_t address) noexcept {
   return page_of(address) + page_bytes();
 }
 
@@ -117,7 +117,7 @@ void mark_registered(Range range) noexcept {
 }
 
 /// Describes the pinning or unpinning of memory of the program.
-[[nodiscard]] Operation about(OperationKind kind, const char* name, Range range) noexcept {
+Operation about(OperationKind kind, const char* name, Range range) noexcept {
   return {.kind = kind,
           .is_of_program = true,
           .name = name,
@@ -145,7 +145,7 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
 
 /// Whether other code or a pool has pinned the first and the last byte.
 /// @throws errc::invalid_argument if one of them is device or managed memory
-[[nodiscard]] bool is_pinned_already(Range gap, std::uintptr_t begin) {
+bool is_pinned_already(Range gap, std::uintptr_t begin) {
   bool is_pinned = true;
   for (const std::uintptr_t at : {gap.begin, gap.end - 1}) {
     const MemoryKind kind = pointer_info(reinterpret_cast<const void*>(at)).kind;
@@ -161,7 +161,7 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
 /// Whether the process may read all pages and may not write at least one of them. It parses the
 /// system's list of mappings, which is slow, so it is called only if a runtime has refused the
 /// memory.
-[[nodiscard]] bool is_read_only(Range range) noexcept {
+bool is_read_only(Range range) noexcept {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps{std::fopen("/proc/self/maps", "re"),
                                                              &std::fclose};
   if (maps == nullptr) return false;
@@ -205,7 +205,7 @@ void pin(Range range) {
 }
 
 /// Whether all of these addresses are mapped.
-[[nodiscard]] bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
+bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
   const std::uintptr_t first = page_of(begin);
   // With MS_ASYNC the system only checks the mappings.
   return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0 || errno != ENOMEM;

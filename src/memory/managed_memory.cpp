@@ -43,7 +43,7 @@ void require_possible(std::size_t bytes, const char* operation) {
 }
 
 /// The backend's number of the location.
-[[nodiscard]] int number_of(MemoryPlace place, const char* operation) {
+int number_of(MemoryPlace place, const char* operation) {
   if (place.is_host()) return backend::host_place;
   const int device = place.device()->ordinal();
   require_device(device, operation);

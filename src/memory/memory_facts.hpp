@@ -51,14 +51,13 @@ struct MemoryFacts {
   std::optional<int> owner{};
 };
 
-[[nodiscard]] inline int owner_of(const PointerInfo& info) noexcept {
+inline int owner_of(const PointerInfo& info) noexcept {
   return info.kind == MemoryKind::device ? info.device.ordinal() : -1;
 }
 
 /// As note_use(), and determines the kind of the memory.
-[[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes,
-                                          std::optional<MemoryKind> known, StreamKey use,
-                                          const char* operation) {
+inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
+                            StreamKey use, const char* operation) {
   if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};
   if (known) return {*known, true};
   PointerInfo info{MemoryKind::pageable, Device{0}};

@@ -35,7 +35,7 @@ struct RegisteredBlocks {
 };
 RegisteredBlocks& registered_blocks() { return never_destroyed<RegisteredBlocks>(); }
 
-[[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }
 

@@ -14,7 +14,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] backend::status free_pinned_pages(void* memory) noexcept;
 
 /// The size of the machine's memory in bytes.
-[[nodiscard]] std::size_t machine_memory() noexcept;
+std::size_t machine_memory() noexcept;
 
 /// Populates, with several threads, the pages of memory that is about to be registered, if their
 /// access rights permit it. Does not change their contents.

@@ -35,7 +35,7 @@ class PinnedResource final : public std::pmr::memory_resource {
                   "the pointer is not the start of a block in use: it is foreign, or was "
                   "given back before");
   }
-  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
   }
 };

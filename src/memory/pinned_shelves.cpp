@@ -38,7 +38,7 @@ void release_block(Deferred& released) noexcept {
 
 /// Whether a stream still uses the block, as far as is known. Looks only at the streams that this
 /// search has asked already: a search asks each stream once.
-[[nodiscard]] bool is_held(const PinnedBlock& block, std::uint64_t search) noexcept {
+bool is_held(const PinnedBlock& block, std::uint64_t search) noexcept {
   return std::ranges::any_of(block.users, [=](const Point& user) {
     return user.slot()->last_search.load(std::memory_order_relaxed) == search &&
            user.progress() != Progress::complete;

@@ -31,13 +31,13 @@ inline constexpr std::size_t largest_block = std::size_t{1} << 30;
 inline constexpr std::size_t doubled_up_to = std::size_t{1} << 20;
 
 /// The size of the block for a request of `bytes` bytes. Requires: it fits an address.
-[[nodiscard]] constexpr std::size_t block_size_for(std::size_t bytes) noexcept {
+constexpr std::size_t block_size_for(std::size_t bytes) noexcept {
   if (bytes <= doubled_up_to) return std::bit_ceil(std::max(bytes, smallest_block));
   const std::size_t step = bytes > largest_block ? smallest_block : std::bit_floor(bytes - 1) / 4;
   return (bytes + step - 1) / step * step;
 }
 /// Numbers these sizes from 0. Requires: `size` is one of them, at most `largest_block`.
-[[nodiscard]] constexpr std::size_t number_of_size(std::size_t size) noexcept {
+constexpr std::size_t number_of_size(std::size_t size) noexcept {
   const auto number = [](int power) {
     return static_cast<std::size_t>(power - std::countr_zero(smallest_block));
   };
@@ -127,7 +127,7 @@ class PinnedShelves {
   /// The start of the block in use that contains the address, or null.
   [[nodiscard]] void* begin_of(const void* pointer) noexcept;
   /// The size of the block in use that begins at this address; 0 if there is none.
-  [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
+  std::size_t size_of(const void* pointer) noexcept;
   /// Releases all cached blocks that no stream uses; a thread of the library returns them to the
   /// runtime.
   PinnedRemainder release_idle() noexcept;
@@ -136,14 +136,14 @@ class PinnedShelves {
   /// Called after the memory of a released block was returned to the runtime.
   void count_released(std::size_t bytes) noexcept;
   /// Whether the limit will permit so many bytes once all releases are complete.
-  [[nodiscard]] bool has_room_after_releases(std::size_t bytes) noexcept;
+  bool has_room_after_releases(std::size_t bytes) noexcept;
 
   [[nodiscard]] PinnedStatistics statistics() noexcept;
   void reset_peak() noexcept {
     const std::lock_guard lock{lock_};
     statistics_.peak = statistics_.in_use;
   }
-  [[nodiscard]] std::size_t limit() noexcept;
+  std::size_t limit() noexcept;
   /// Returns true if the blocks exceed the new limit.
   [[nodiscard]] bool set_limit(std::size_t bytes) noexcept;
 

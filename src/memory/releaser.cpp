@@ -33,7 +33,7 @@ using namespace std::chrono_literals;
 /// How long release_and_wait() waits for a moment at which the devices are idle.
 constexpr auto idle_timeout = 1s;
 
-[[nodiscard]] bool is_busy(const backend::status s) noexcept {
+bool is_busy(const backend::status s) noexcept {
   return !succeeded_or_forget(s) && backend::is_not_ready(s);
 }
 
@@ -41,7 +41,7 @@ constexpr auto idle_timeout = 1s;
 /// more. A stream that other code captures has no work. The default stream is busy as long as
 /// threads' default streams and blocking streams are. Returns false while a capture of the library
 /// is open: the capture would break if a stream joined it just before the query of that stream.
-[[nodiscard]] bool are_devices_idle() noexcept try {
+bool are_devices_idle() noexcept try {
   const std::unique_lock no_captures = block_captures();
   if (!no_captures) return false;
   // Includes functions of destroyed streams, which cannot be queried.
@@ -109,9 +109,7 @@ class Releaser {
   [[nodiscard]] std::uint64_t added() const noexcept {
     return added_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] std::uint64_t done() const noexcept {
-    return done_.load(std::memory_order_acquire);
-  }
+  std::uint64_t done() const noexcept { return done_.load(std::memory_order_acquire); }
   /// Stops the thread from making runtime calls. It first waits as long as the pending calls take
   /// on idle devices. A call may also wait for a device for an unlimited time; the exit of the
   /// process then continues without it.

@@ -44,7 +44,7 @@ void release_on_thread(const MemoryRelease& release) noexcept;
 /// does not wait. `device`: the device that the release waits for; -1: all devices.
 void release_and_wait(const char* operation, const MemoryRelease& release, int device) noexcept;
 
-[[nodiscard]] bool are_releases_pending() noexcept;
+bool are_releases_pending() noexcept;
 /// Waits, for at most `at_most`, until all releases that were added before the call are complete.
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept;
 /// The short wait of a trim(). Does not wait in a completion function, which would hold up those of

@@ -26,7 +26,7 @@ class InResource : NotCopied {
   SuppressEvents suppressed_;
 };
 
-[[nodiscard]] int device_of(StreamRef stream) noexcept { return Access::slot(stream)->device; }
+int device_of(StreamRef stream) noexcept { return Access::slot(stream)->device; }
 
 }  // namespace
 

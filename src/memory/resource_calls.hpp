@@ -14,7 +14,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether the calling thread is in a call of a resource. The resource may hold a lock then, so no
 /// resource must be called.
-[[nodiscard]] bool is_in_resource() noexcept;
+bool is_in_resource() noexcept;
 
 /// Allocates from the resource. @throws what the resource throws, and errc::out_of_memory if it
 /// returns null

@@ -34,8 +34,7 @@ void require_kind(MemoryKind kind, const char* operation) {
 
 /// The address of the location on the stream's device. Records a use by the stream if the location
 /// is in a pinned block of the library.
-[[nodiscard]] std::uint32_t* location_on_device(const StreamCall& call,
-                                                const std::uint32_t* location) {
+std::uint32_t* location_on_device(const StreamCall& call, const std::uint32_t* location) {
   Slot& slot = call.slot();
   if (location == nullptr) throw_invalid_argument(call.operation(), "the location is null");
   if (reinterpret_cast<std::uintptr_t>(location) % sizeof *location != 0)

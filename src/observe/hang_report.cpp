@@ -32,14 +32,14 @@ namespace {
 
 constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait without a report
 
-[[nodiscard]] double seconds_since(sync::Clock::time_point time) noexcept {
+double seconds_since(sync::Clock::time_point time) noexcept {
   return std::chrono::duration<double>{sync::Clock::now() - time}.count();
 }
 
 constexpr const char* idle = "idle";
 
 /// Requires: the stream does not end meanwhile.
-[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
+const char* state_of(const Slot& slot) noexcept {
   if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
   if (is_only_viewed(slot)) return "other code's stream, which may have ended: not asked";
   const InternalCalls own{slot.device, ScopedDevice::no_throw};
@@ -95,7 +95,7 @@ class Recorders {
     ids_[event] = stream;
   } catch (const std::bad_alloc&) {  // The report then does not name the stream.
   }
-  [[nodiscard]] std::uint64_t find(native::event event) noexcept {
+  std::uint64_t find(native::event event) noexcept {
     const std::lock_guard lock{mutex_};
     const auto found = ids_.find(event);
     return found == ids_.end() ? 0 : found->second;
@@ -108,7 +108,7 @@ class Recorders {
 Recorders& recorders() { return never_destroyed<Recorders>(); }
 
 /// The id of the stream that the operation waits for; 0 if it is not known.
-[[nodiscard]] std::uint64_t awaited_by(const Operation& operation) noexcept {
+std::uint64_t awaited_by(const Operation& operation) noexcept {
   if (operation.other_stream != 0) return operation.other_stream;
   return operation.event != nullptr ? recorders().find(operation.event) : 0;
 }
@@ -237,7 +237,7 @@ void observe_waits(const Operation& operation) noexcept {
   }
 }
 
-[[nodiscard]] bool is_report_requested() noexcept {
+bool is_report_requested() noexcept {
   const char* const text = std::getenv("RUNNEL_HANG_REPORT");
   if (text == nullptr || *text == '\0') return false;
   const std::optional<double> seconds = parse_number<double>(text);

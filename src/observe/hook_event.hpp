@@ -12,7 +12,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// False for a part of another operation, and for kinds that only other observers receive.
-[[nodiscard]] inline bool is_for_hooks(const Operation& operation) noexcept {
+inline bool is_for_hooks(const Operation& operation) noexcept {
   return !operation.is_part && operation.kind <= OperationKind::lost_exception;
 }
 

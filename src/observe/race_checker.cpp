@@ -88,9 +88,7 @@ void forget_all() noexcept {
 
 /// The stack at a hook. Each hook calls this itself, so that the stack begins with a named
 /// function.
-[[nodiscard]] StackId stack_here() noexcept try {
-  return capture_stack();
-} catch (const std::bad_alloc&) {
+StackId stack_here() noexcept try { return capture_stack(); } catch (const std::bad_alloc&) {
   return no_stack;
 }
 
@@ -122,7 +120,7 @@ void forget_some(CheckerState& s) {
 
 /// The number of a stream that receives an operation. Its work is then no longer known to be
 /// complete. Requires: the caller holds the lock of the state.
-[[nodiscard]] std::uint32_t number_of(CheckerState& s, StreamKey stream) {
+std::uint32_t number_of(CheckerState& s, StreamKey stream) {
   const Slot& slot = *stream.slot;
   slot.known_complete = 0;
   return s.order.number_of({.id = stream.id,
@@ -369,7 +367,7 @@ namespace {
 
 /// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Ignored in a program with more privileges than its caller,
 /// because the checker runs addr2line from PATH.
-[[nodiscard]] bool is_check_requested() noexcept {
+bool is_check_requested() noexcept {
   const char* const setting = secure_getenv("RUNNEL_CHECK");
   if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
   if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;

@@ -56,12 +56,12 @@ struct Recording {
 };
 Recording& recording() { return never_destroyed<Recording>(); }
 
-[[nodiscard]] bool is_interval_of_stream(HookKind kind) noexcept {
+bool is_interval_of_stream(HookKind kind) noexcept {
   return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch ||
          kind == HookKind::range;
 }
 
-[[nodiscard]] TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
+TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
 
 // Requires, for the following functions: the mutex is locked. @throws std::bad_alloc
 
@@ -101,7 +101,7 @@ void add(Recording& r, const TraceSlice& slice) {
 
 /// The bit distinguishes a host function from the call that has enqueued it. Both have the same
 /// number, and the function may run before the call returns.
-[[nodiscard]] std::uint64_t key_of(const HookEvent& event) noexcept {
+std::uint64_t key_of(const HookEvent& event) noexcept {
   return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
 }
 
@@ -228,7 +228,7 @@ bool start_trace(const char* file) {
     r.file = trace_file_name(file);
     if (!can_write(r.file)) return report_unwritable(r);
   }
-  static_cast<void>(trace_now());
+  trace_now();
   start_activities();
   static constinit ExitHook at_exit{
       []() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); }};
@@ -238,7 +238,7 @@ bool start_trace(const char* file) {
 }
 
 /// Ignored in a program with more privileges than its caller, who chooses the file.
-[[nodiscard]] bool is_trace_requested() noexcept try {
+bool is_trace_requested() noexcept try {
   const char* const file = secure_getenv("RUNNEL_TRACE");
   return file != nullptr && *file != '\0' && start_trace(file);
 } catch (const std::bad_alloc&) {
@@ -247,8 +247,8 @@ bool start_trace(const char* file) {
 }
 
 /// A range is never a part of another operation.
-[[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number,
-                                    HookPhase phase) noexcept {
+Operation about_range(const StreamCall& call, const char* name, std::uint64_t number,
+                      HookPhase phase) noexcept {
   Operation range = call.about(OperationKind::range);
   range.name = name;
   range.number = number;

@@ -55,7 +55,7 @@ Activities& activities() { return never_destroyed<Activities>(); }
 
 // Requires, for the following two functions: the mutex is locked. @throws std::bad_alloc
 
-[[nodiscard]] const char* readable_name(Activities& a, const char* name) {
+const char* readable_name(Activities& a, const char* name) {
   if (const auto found = a.names.find(std::string_view{name}); found != a.names.end())
     return found->second.c_str();
   int status = 0;
@@ -119,7 +119,7 @@ constexpr struct {
 
 /// The row of the work. Adds its name.
 /// @throws std::bad_alloc
-[[nodiscard]] TraceRow row_of(const Activities& a, TraceContents& contents, const TimedWork& work) {
+TraceRow row_of(const Activities& a, TraceContents& contents, const TimedWork& work) {
   const auto found = a.streams.find({work.activity.device, work.activity.stream});
   const bool is_known = found != a.streams.end();
   const TraceRow row{work.activity.device,

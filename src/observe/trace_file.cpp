@@ -20,10 +20,10 @@ void put_text(std::FILE* file, std::string_view text) noexcept {
 }
 
 /// Viewers group rows by process: number 1 is the host, and each device has its own.
-[[nodiscard]] int process_of(const TraceRow& row) noexcept { return row.device + 2; }
+int process_of(const TraceRow& row) noexcept { return row.device + 2; }
 
 /// Within a process, viewers identify rows by the thread number.
-[[nodiscard]] unsigned long long thread_of(const TraceRow& row) noexcept {
+unsigned long long thread_of(const TraceRow& row) noexcept {
   constexpr unsigned long long work = 1ULL << 41;
   return row.id + (row.is_work ? work : 0);
 }

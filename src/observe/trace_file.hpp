@@ -48,9 +48,9 @@ struct TraceContents {
 
 /// Replaces `%p` in the name by the process id.
 /// @throws std::bad_alloc
-[[nodiscard]] std::string trace_file_name(const char* name);
+std::string trace_file_name(const char* name);
 /// Whether the file can be written. Creates it if needed, and keeps its content.
-[[nodiscard]] bool can_write(const std::string& name) noexcept;
+bool can_write(const std::string& name) noexcept;
 /// False if the file cannot be written.
 [[nodiscard]] bool write_trace(const std::string& name, const TraceContents& contents) noexcept;
 

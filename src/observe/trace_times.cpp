@@ -28,7 +28,7 @@ struct DeviceClock {
   double time = 0;
 };
 /// In microseconds since the first call of trace_now().
-[[nodiscard]] double trace_time(sync::Clock::time_point time) noexcept {
+double trace_time(sync::Clock::time_point time) noexcept {
   static const sync::Clock::time_point start = time;
   return std::chrono::duration<double, std::micro>{time - start}.count();
 }
@@ -56,7 +56,7 @@ void start_clock(DeviceClock& clock, int device) noexcept {
   clock = {DeviceClock::State::works, std::move(anchor), trace_time(time)};
 }
 
-[[nodiscard]] bool has_clock(int device) noexcept {
+bool has_clock(int device) noexcept {
   const std::lock_guard lock{clocks().mutex};
   DeviceClock& clock = clocks().all[static_cast<std::size_t>(device)];
   if (clock.state == DeviceClock::State::unused) start_clock(clock, device);
@@ -65,7 +65,7 @@ void start_clock(DeviceClock& clock, int device) noexcept {
 
 /// Consumes the event. An event far from the anchor becomes the new anchor, so that later times
 /// stay exact.
-[[nodiscard]] PointState read_time(TracePoint& point) noexcept {
+PointState read_time(TracePoint& point) noexcept {
   EventRef event = std::move(point.event);
   float milliseconds = 0;
   const std::lock_guard lock{clocks().mutex};

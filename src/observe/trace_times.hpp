@@ -13,7 +13,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Microseconds since the first call.
-[[nodiscard]] double trace_now() noexcept;
+double trace_now() noexcept;
 
 /// A position of a stream: its time, or an event, or neither if the time will never be known.
 struct TracePoint {
@@ -49,6 +49,6 @@ template <class Happen>
 
 enum class PointState : unsigned char { known, pending, unknown };
 /// Reads the time of the event if it is complete, and returns the event to the pool.
-[[nodiscard]] PointState resolve(TracePoint& point) noexcept;
+PointState resolve(TracePoint& point) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -63,11 +63,9 @@ class DeviceRun : NotCopied {
   /// chunk was submitted.
   void free_buffers() noexcept { buffers_.clear(); }
 
-  [[nodiscard]] Device device() const noexcept { return device_; }
+  Device device() const noexcept { return device_; }
   /// The record of this device's n-th chunk.
-  [[nodiscard]] ChunkRecord& record(std::size_t n) noexcept {
-    return records_[n % records_.size()];
-  }
+  ChunkRecord& record(std::size_t n) noexcept { return records_[n % records_.size()]; }
 
   /// Enqueues all steps of the n-th chunk, as its record describes it; for a filter, all steps
   /// except the copy of the results to the host.
@@ -102,7 +100,7 @@ class DeviceRun : NotCopied {
   void allocate_on_host();
   void release() noexcept;
   void match_clocks(OverlapClock::time_point start);
-  [[nodiscard]] const ChunkRecord* previous_user(std::size_t n) const noexcept;
+  const ChunkRecord* previous_user(std::size_t n) const noexcept;
   void copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const;
   void compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream,
                const OverlapFunction& function) const;

@@ -124,15 +124,11 @@ class OverlapRun {
   [[nodiscard]] DeviceRun& run_of(std::size_t chunk) noexcept {
     return *runs_[chunk % runs_.size()];
   }
-  [[nodiscard]] std::size_t index_in_run(std::size_t chunk) const noexcept {
-    return chunk / runs_.size();
-  }
-  [[nodiscard]] ChunkRecord& record(std::size_t chunk) noexcept {
+  std::size_t index_in_run(std::size_t chunk) const noexcept { return chunk / runs_.size(); }
+  ChunkRecord& record(std::size_t chunk) noexcept {
     return run_of(chunk).record(index_in_run(chunk));
   }
-  [[nodiscard]] std::chrono::nanoseconds since_start() const {
-    return OverlapClock::now() - start_;
-  }
+  std::chrono::nanoseconds since_start() const { return OverlapClock::now() - start_; }
 
   // The following functions run on the calling thread.
   void submit_all(bool is_alone) {
@@ -200,8 +196,7 @@ class OverlapRun {
 
   /// Reads a source's items from `first` up to `end`, or up to the source's own end, into the
   /// chunk's record. Returns the end that was reached.
-  [[nodiscard]] std::size_t read(std::size_t input, std::size_t chunk, std::size_t first,
-                                 std::size_t end) {
+  std::size_t read(std::size_t input, std::size_t chunk, std::size_t first, std::size_t end) {
     const OverlapEnd& source = plan_.inputs[input];
     const std::size_t item = source.width * source.element_bytes;
     std::byte* to = record(chunk).in[input].data();
@@ -261,7 +256,7 @@ class OverlapRun {
   /// Calls `f(step)`, which sets the name of the phase. Returns false if it throws: then the chunk
   /// has failed.
   template <class F>
-  [[nodiscard]] bool succeeds(std::size_t chunk, F f) {
+  bool succeeds(std::size_t chunk, F f) {
     const char* step = "computing";
     try {
       sync::happens_after(&record(chunk));
@@ -327,13 +322,11 @@ class OverlapRun {
   }
 
   /// On all devices together.
-  [[nodiscard]] std::size_t max_enqueued() const noexcept {
-    return plan_.max_enqueued() * plan_.devices.size();
-  }
+  std::size_t max_enqueued() const noexcept { return plan_.max_enqueued() * plan_.devices.size(); }
 
   /// Whether a stop was requested. Sets result_.stopped, except if the request came after the last
   /// chunk.
-  [[nodiscard]] bool is_stopped() {
+  bool is_stopped() {
     if (!options_.stop.stop_requested()) return false;
     const bool sources_ended =
         std::ranges::any_of(read_, [&](const Read& r) { return r.ended && r.until == next_item_; });

@@ -39,20 +39,20 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   throw_invalid_argument(overlap_operation, reason);
 }
 
-[[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
+std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
 /// a * b, or `largest` if the product overflows.
-[[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept {
+std::size_t times(std::size_t a, std::size_t b) noexcept {
   return b != 0 && a > largest / b ? largest : a * b;
 }
-[[nodiscard]] std::size_t plus(std::size_t a, std::size_t b) noexcept {
+std::size_t plus(std::size_t a, std::size_t b) noexcept {
   return a > largest - b ? largest : a + b;
 }
 
 /// The number of items of the inputs that are ranges; empty if there is none.
-[[nodiscard]] std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
+std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
   std::optional<std::size_t> items;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const OverlapEnd& end = inputs[i];
@@ -121,7 +121,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 }
 
 /// Bytes of the buffers for a chunk of `items` items.
-[[nodiscard]] std::size_t chunk_buffer_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
+std::size_t chunk_buffer_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
   const std::size_t with_halo = plus(items, times(2, plan.halo));
   std::size_t bytes = plan.output.filtered ? sizeof(std::size_t) : 0;
   for (const OverlapEnd& in : plan.inputs)
@@ -132,7 +132,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 }
 
 /// Whether a range is in pageable memory, so that its copies must be staged.
-[[nodiscard]] bool any_staged(const OverlapPlan& plan) {
+bool any_staged(const OverlapPlan& plan) {
   if (plan.devices[0].can_use_host_page_tables()) return false;
   const auto is_pageable = [](const OverlapEnd& end) {
     if (end.kind != Kind::range || end.size == 0) return false;
@@ -142,12 +142,12 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 }
 
 /// Bytes of all chunk buffers of one device.
-[[nodiscard]] std::size_t device_bytes(const OverlapPlan& plan) noexcept {
+std::size_t device_bytes(const OverlapPlan& plan) noexcept {
   return times(chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
 
 /// Bytes of the largest item of an input, or of the output elements for one item.
-[[nodiscard]] std::size_t item_bytes(const OverlapPlan& plan) noexcept {
+std::size_t item_bytes(const OverlapPlan& plan) noexcept {
   std::size_t bytes =
       plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
   for (const OverlapEnd& in : plan.inputs)
@@ -155,7 +155,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return bytes;
 }
 
-[[nodiscard]] std::size_t usual_chunk(const OverlapPlan& plan) noexcept {
+std::size_t usual_chunk(const OverlapPlan& plan) noexcept {
   const std::size_t item = item_bytes(plan);
   const std::size_t chunk = divided_up(plan.staged ? staged_chunk_bytes : usual_chunk_bytes, item);
   if (!plan.items) return chunk;
@@ -171,7 +171,7 @@ void count_buffers(OverlapPlan& plan) noexcept {
 }
 
 /// Whether the output is large enough for the elements that all chunks add.
-[[nodiscard]] bool has_room_for_chunks(const OverlapPlan& plan) noexcept {
+bool has_room_for_chunks(const OverlapPlan& plan) noexcept {
   const OverlapEnd& out = plan.output;
   if (!plan.items || out.kind != Kind::range || out.per_chunk == 0 || out.filtered) return true;
   return times(divided_up(*plan.items, plan.chunk), out.per_chunk) <= out.size;

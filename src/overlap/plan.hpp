@@ -29,25 +29,21 @@ struct OverlapPlan {
   std::size_t in_flight = 0;           // From the options or chosen; `buffers` may be smaller.
   std::optional<std::size_t> items{};  // The total number of items; empty if it depends on sources.
 
-  [[nodiscard]] bool has_output() const noexcept { return output.kind != OverlapEnd::Kind::none; }
-  [[nodiscard]] bool has_source() const noexcept;
-  [[nodiscard]] bool has_sink() const noexcept { return output.kind == OverlapEnd::Kind::function; }
+  bool has_output() const noexcept { return output.kind != OverlapEnd::Kind::none; }
+  bool has_source() const noexcept;
+  bool has_sink() const noexcept { return output.kind == OverlapEnd::Kind::function; }
   /// Whether the host has work between the steps of a chunk: for a source, a sink or a filter.
-  [[nodiscard]] bool needs_host() const noexcept {
-    return has_source() || has_sink() || output.filtered;
-  }
+  bool needs_host() const noexcept { return has_source() || has_sink() || output.filtered; }
   /// The maximum number of chunks whose steps are enqueued on one device at a time. If the host is
   /// not needed, it is twice the number of buffers, which keeps the device's queues filled.
-  [[nodiscard]] std::size_t max_enqueued() const noexcept {
-    return needs_host() ? buffers : 2 * buffers;
-  }
+  std::size_t max_enqueued() const noexcept { return needs_host() ? buffers : 2 * buffers; }
   /// The sizes of one chunk's buffers, in elements: of an input, including the halo, and of the
   /// output.
-  [[nodiscard]] std::size_t input_elements(std::size_t input) const noexcept {
+  std::size_t input_elements(std::size_t input) const noexcept {
     return inputs[input].width * (chunk + 2 * halo);
   }
-  [[nodiscard]] std::size_t output_elements() const noexcept { return output_elements(chunk); }
-  [[nodiscard]] std::size_t output_elements(std::size_t count) const noexcept {
+  std::size_t output_elements() const noexcept { return output_elements(chunk); }
+  std::size_t output_elements(std::size_t count) const noexcept {
     return output.per_chunk != 0 ? output.per_chunk : output.width * count;
   }
   /// Describes the chunk with this index. Its items begin at `first`, and the data is known up to
@@ -75,11 +71,11 @@ struct OverlapPlan {
 /// is not useful.
 [[nodiscard]] bool shrink(OverlapPlan& plan, const OverlapOptions& options);
 /// A text that describes the memory that the plan needs.
-[[nodiscard]] std::string describe_memory(const OverlapPlan& plan);
+std::string describe_memory(const OverlapPlan& plan);
 
 /// What an error calls the elements of an end. Elements of one byte are bytes: overlap_bytes() and
 /// other languages have no others.
-[[nodiscard]] inline const char* unit_of(const OverlapEnd& end) noexcept {
+inline const char* unit_of(const OverlapEnd& end) noexcept {
   return end.element_bytes == 1 ? "bytes" : "elements";
 }
 

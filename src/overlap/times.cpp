@@ -20,8 +20,7 @@ namespace {
   return result;
 }
 
-[[nodiscard]] std::chrono::nanoseconds total(
-    const std::vector<OverlapInterval>& intervals) noexcept {
+std::chrono::nanoseconds total(const std::vector<OverlapInterval>& intervals) noexcept {
   std::chrono::nanoseconds sum{};
   for (const OverlapInterval& interval : intervals) sum += interval.length();
   return sum;

@@ -14,7 +14,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// The runtime gives an invalidated capture no number.
-[[nodiscard]] bool is_broken(const OpenCapture& capture) noexcept {
+bool is_broken(const OpenCapture& capture) noexcept {
   const HandleLock locked{capture.begun_on};
   if (!locked.is_usable()) return false;
   const ScopedDevice on{locked->device, ScopedDevice::no_throw};
@@ -31,7 +31,7 @@ void note_broken_captures(const char* operation) noexcept try {
 }
 
 /// The operation that has broken a capture of the calling thread; null if it is not known.
-[[nodiscard]] const char* breaking_operation() noexcept try {
+const char* breaking_operation() noexcept try {
   for (const OpenCapture& each : open_captures())
     if (each.broken_by != nullptr && each.thread == std::this_thread::get_id())
       return each.broken_by;
@@ -40,7 +40,7 @@ void note_broken_captures(const char* operation) noexcept try {
   return nullptr;
 }
 
-[[nodiscard]] const char* text_of(backend::status status) noexcept {
+const char* text_of(backend::status status) noexcept {
   using enum backend::CaptureFault;
   switch (backend::capture_fault(status)) {
     case two_captures:

@@ -39,9 +39,7 @@ class StreamQueryLock : NotCopied {
   }
 
   /// Requires, as query(): the stream's device is current if its handle needs that.
-  [[nodiscard]] CaptureState capture_state() const noexcept {
-    return detail::capture_state(slot_.handle);
-  }
+  CaptureState capture_state() const noexcept { return detail::capture_state(slot_.handle); }
   /// The only query of a stream in the library. It would invalidate a capture of the stream.
   [[nodiscard]] backend::status query() const noexcept {
     return backend::stream_query(slot_.handle);
@@ -78,7 +76,7 @@ class CaptureChangeLock : NotCopied {
 /// Requires: the stream's device is current if its handle needs that.
 /// @throws errc::capture for the default stream while a blocking stream is being captured. The
 /// capture goes on.
-[[nodiscard]] inline bool is_capturing(const Slot& slot, const char* operation) {
+inline bool is_capturing(const Slot& slot, const char* operation) {
   bool capturing = false;
   const backend::status s = query_capture(slot.handle, capturing);
   if (s != backend::ok) [[unlikely]]
@@ -107,7 +105,7 @@ inline void refuse_in_capture(const Slot& slot, const char* operation, const cha
 inline void refuse_beside_capture(const Slot& slot, const char* operation) {
   if (!are_captures_open() || !is_legacy_default(slot)) return;
   const ScopedDevice on{slot.device, operation};
-  static_cast<void>(is_capturing(slot, operation));
+  is_capturing(slot, operation);
 }
 
 /// Whether waiting for the device would break an open capture, on any thread: one that was begun

@@ -29,7 +29,7 @@ namespace detail {
 namespace {
 
 /// Whether a wait that begins now breaks no capture.
-[[nodiscard]] bool may_wait(int device) noexcept {
+bool may_wait(int device) noexcept {
   // Only a wait that may begin is noted: captures that begin wait for it.
   if (takes_part_in_capture(device)) return false;
   note_device_wait(device);
@@ -69,7 +69,7 @@ class DeviceWaiter {
  public:
   /// Requests a wait that begins after this call. Returns its number; 0 if the system has no
   /// thread.
-  [[nodiscard]] std::uint64_t request(int device) noexcept {
+  std::uint64_t request(int device) noexcept {
     const std::lock_guard lock{mutex_};
     if (!is_waiting_ && !start_thread([this, device] { work(device); })) return 0;
     is_waiting_ = true;

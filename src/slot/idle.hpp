@@ -14,7 +14,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Converts the result of a query: true if complete, false if not ready.
 /// @throws any other error of the runtime
-[[nodiscard]] inline bool is_complete(backend::status s, const char* operation) {
+inline bool is_complete(backend::status s, const char* operation) {
   if (s == backend::ok) return true;
   if (!backend::is_not_ready(s)) throw_status(s, operation);
   // "Not ready" is a result, and must not stay as the thread's last error.
@@ -34,14 +34,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether the work of this stream is complete. Requires: the stream's device is current if its
 /// handle needs that.
-[[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {
+inline bool has_finished(const Slot& slot, const char* operation) {
   return is_complete(StreamQueryLock{slot}.query(), operation);
 }
 
 /// Whether the stream's next work would start at once: neither this stream nor a default stream
 /// that orders with it has unfinished work. The runtimes query this stream only. Requires: the
 /// stream's device is current.
-[[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
+inline bool is_idle(const Slot& slot, const char* operation) {
   if (may_be_blocking(slot)) [[unlikely]] {
     const std::unique_lock no_captures = block_captures();
     // While other code captures a blocking stream, the runtime fails to report whether the default

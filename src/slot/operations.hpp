@@ -15,8 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// An operation that a capture would record. Queries the runtime. Requires: the stream's device is
 /// current if its handle needs that.
-[[nodiscard]] inline Operation about(const Slot& slot, OperationKind kind,
-                                     const char* name) noexcept {
+inline Operation about(const Slot& slot, OperationKind kind, const char* name) noexcept {
   return {.kind = kind,
           .captured = capture_state(slot.handle) != CaptureState::none,
           .name = name,

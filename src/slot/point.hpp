@@ -34,7 +34,7 @@ enum class InCapture { never, allowed };
 
 /// In a capture, the event would become a node of the graph, and a query of the event would
 /// invalidate the capture.
-[[nodiscard]] inline bool can_record(const Slot& slot) noexcept {
+inline bool can_record(const Slot& slot) noexcept {
   return capture_state(slot.handle) == CaptureState::none;
 }
 /// An event after all the stream's work so far. Empty if no event could be created or recorded.
@@ -53,11 +53,11 @@ class HandleLock : NotCopied {
       slot->handle_locks.fetch_sub(1, std::memory_order_release);
   }
   /// False if there is no handle any more.
-  [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
+  explicit operator bool() const noexcept { return slot_ != nullptr; }
   /// As above, and false for another thread's default stream: its handle would mean the calling
   /// thread's stream, so nothing can be recorded on it.
-  [[nodiscard]] bool is_usable() const noexcept { return slot_ != nullptr && is_reachable(*slot_); }
-  [[nodiscard]] const Slot* operator->() const noexcept { return slot_; }
+  bool is_usable() const noexcept { return slot_ != nullptr && is_reachable(*slot_); }
+  const Slot* operator->() const noexcept { return slot_; }
 
  private:
   HandleLock(Slot& slot, std::optional<std::uint64_t> id) noexcept;
@@ -96,7 +96,7 @@ void mark_own_default_streams() noexcept;
 void settle_if_asked(Slot& slot) noexcept;
 /// Whether the stream is known to be idle. False if it is being captured, and if its handle may
 /// mean another stream by now. Requires: the stream's device is current if its handle needs that.
-[[nodiscard]] bool is_known_idle(const Slot& slot) noexcept;
+bool is_known_idle(const Slot& slot) noexcept;
 /// The calling thread has found all work of the stream complete. It says so for other threads, if
 /// the stream is its own default stream, on which only it can record.
 inline void complete_if_asked(Slot& slot) noexcept {
@@ -117,10 +117,10 @@ class Point {
   }
 
   /// False for an empty point.
-  [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
-  [[nodiscard]] Slot* slot() const noexcept { return slot_; }
+  explicit operator bool() const noexcept { return slot_ != nullptr; }
+  Slot* slot() const noexcept { return slot_; }
   /// The stream of an open point, which may have ended.
-  [[nodiscard]] StreamKey stream() const noexcept {
+  StreamKey stream() const noexcept {
     return is_open() ? StreamKey{slot_, position_ & ~open_bit} : StreamKey{};
   }
 
@@ -146,7 +146,7 @@ class Point {
  private:
   static constexpr std::uint64_t open_bit = std::uint64_t{1} << 63;
   Point(Slot* slot, std::uint64_t position) noexcept : slot_{slot}, position_{position} {}
-  [[nodiscard]] bool is_open() const noexcept { return (position_ & open_bit) != 0; }
+  bool is_open() const noexcept { return (position_ & open_bit) != 0; }
   /// The same point with the number of the stream's end, if the stream has ended.
   [[nodiscard]] Point resolved() const noexcept;
 
@@ -159,7 +159,7 @@ Point live_point(StreamRef stream);
 /// Waits until the work of a stream that has ended is complete. Waits for the device if no event
 /// can show that. Returns false if that wait fails or would break a capture. Requires: the point is
 /// open.
-[[nodiscard]] bool is_passed(Point& ended, const char* waiting);
+bool is_passed(Point& ended, const char* waiting);
 
 /// Removes the points of streams that have ended and whose work is complete. For containers that
 /// outlive many streams.

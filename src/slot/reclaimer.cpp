@@ -82,7 +82,7 @@ void deliver(OwnedCompletion completion) noexcept {
 }
 
 /// False if the device was lost. A capture allows this call.
-[[nodiscard]] bool has_events(int device) noexcept {
+bool has_events(int device) noexcept {
   native::event probe{};
   return call_quietly(device, [&] { return backend::event_create(probe, {}); }) &&
          call_quietly(device, [&] { return backend::event_destroy(probe); });

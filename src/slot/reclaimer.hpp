@@ -89,9 +89,7 @@ class Reclaimer {
   [[nodiscard]] bool is_over(const Point& point, DeferredWork& object) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
   [[nodiscard]] DeferredQueue take_due() noexcept;
-  [[nodiscard]] bool has_due() const noexcept {
-    return calls_ != nullptr || !calls_program_.is_empty();
-  }
+  bool has_due() const noexcept { return calls_ != nullptr || !calls_program_.is_empty(); }
   [[nodiscard]] bool call_due() noexcept;
   void pause(sync::Clock::duration unsuccessful) noexcept;
 
@@ -121,6 +119,6 @@ class Reclaimer {
 [[nodiscard]] Reclaimer& reclaimer() noexcept;
 
 /// True on the service thread.
-[[nodiscard]] bool is_service_thread() noexcept;
+bool is_service_thread() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -105,7 +105,7 @@ void add_reference(Slot& slot, Holder holder) noexcept {
 
 /// Finds the live slot of a handle. Removes slots with another device or kind: they belong to
 /// earlier native streams, which other code has destroyed.
-[[nodiscard]] Slot* find_slot(const NativeStream& stream, OrphanedSlots& lost) noexcept {
+Slot* find_slot(const NativeStream& stream, OrphanedSlots& lost) noexcept {
   Slot* found = nullptr;
   table.for_each(stream.handle, [&](Slot& each) {
     // The last Stream of such a slot ended while the process was exiting.

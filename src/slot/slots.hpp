@@ -108,9 +108,9 @@ struct Slot : StreamSlot, Deferred {
 };
 
 /// An address that identifies the calling thread among the live threads.
-[[nodiscard]] const void* this_thread_id() noexcept;
+const void* this_thread_id() noexcept;
 /// False for another thread's default stream: its handle would mean the calling thread's stream.
-[[nodiscard]] inline bool is_reachable(const Slot& slot) noexcept {
+inline bool is_reachable(const Slot& slot) noexcept {
   return slot.thread == nullptr || slot.thread == this_thread_id();
 }
 /// @throws errc::invalid_argument for such a stream
@@ -128,7 +128,7 @@ struct NativeStream {
   int device;
   Blocking blocking;
 };
-[[nodiscard]] inline Blocking blocking_if(bool blocking) noexcept {
+inline Blocking blocking_if(bool blocking) noexcept {
   return blocking ? Blocking::yes : Blocking::no;
 }
 
@@ -155,7 +155,7 @@ enum class Holder : unsigned char { borrower, owner, views };
 /// when that Stream ends. Returns null, and does nothing, if another Stream is to own a handle that
 /// has an owner.
 /// @throws std::bad_alloc
-[[nodiscard]] Slot* wrap_handle(const NativeStream& stream, Holder holder, bool& is_new);
+Slot* wrap_handle(const NativeStream& stream, Holder holder, bool& is_new);
 
 /// Removes a reference. True if the slot must be retired now: its owner has ended, or it has no
 /// owner and this was the last reference.
@@ -168,40 +168,36 @@ void disown(Slot& slot) noexcept;
 
 /// Whether this is the device's default stream, which orders with blocking streams, and not a
 /// thread's default stream.
-[[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept {
+inline bool is_legacy_default(const Slot& slot) noexcept {
   return slot.is_default && slot.thread == nullptr;
 }
 
 /// Whether the handle means the same native stream as long as the slot is live: a borrowed one may
 /// be destroyed elsewhere, and another one created with it.
-[[nodiscard]] inline bool is_surely_same(const Slot& slot) noexcept {
-  return slot.owned || slot.is_default;
-}
+inline bool is_surely_same(const Slot& slot) noexcept { return slot.owned || slot.is_default; }
 
-[[nodiscard]] inline Blocking blocking_of(const Slot& slot) noexcept {
+inline Blocking blocking_of(const Slot& slot) noexcept {
   return slot.blocking.load(std::memory_order_relaxed);
 }
 /// The same. Asks the runtime if that is not known and the stream is not being captured. Requires:
 /// the stream's device is current if its handle needs that.
 [[nodiscard]] Blocking learn_blocking(const Slot& slot) noexcept;
-[[nodiscard]] inline bool may_be_blocking(const Slot& slot) noexcept {
+inline bool may_be_blocking(const Slot& slot) noexcept {
   const Blocking known = blocking_of(slot);
   return known == Blocking::yes ||
          (known == Blocking::unknown && learn_blocking(slot) != Blocking::no);
 }
 
-[[nodiscard]] inline StreamKey key_of(StreamRef stream) noexcept {
+inline StreamKey key_of(StreamRef stream) noexcept {
   return {static_cast<Slot*>(Access::slot(stream)), stream.id()};
 }
-[[nodiscard]] inline StreamRef view_of(StreamKey key) noexcept {
-  return Access::ref(key.slot, key.id);
-}
+inline StreamRef view_of(StreamKey key) noexcept { return Access::ref(key.slot, key.id); }
 /// The stream that uses the slot now.
-[[nodiscard]] inline StreamKey key_of(const Slot& slot) noexcept {
+inline StreamKey key_of(const Slot& slot) noexcept {
   return {const_cast<Slot*>(&slot), slot.id.load(std::memory_order_acquire)};
 }
 /// Whether the stream has ended.
-[[nodiscard]] inline bool has_ended(StreamKey key) noexcept {
+inline bool has_ended(StreamKey key) noexcept {
   return key.slot->id.load(std::memory_order_acquire) != key.id;
 }
 /// All live streams of the library at this moment.
@@ -210,7 +206,7 @@ void disown(Slot& slot) noexcept;
 
 /// Whether only views refer to the handle. Other code may have destroyed the stream since, and a
 /// runtime may crash if it gets the handle then.
-[[nodiscard]] bool is_only_viewed(const Slot& slot) noexcept;
+bool is_only_viewed(const Slot& slot) noexcept;
 
 inline constexpr std::size_t slots_in_batch = 32;
 /// The live streams of one batch of slots.
@@ -232,8 +228,8 @@ struct AwaitedTimeline {
 
 /// The slot behind a view.
 /// @throws errc::invalid_handle if the view's stream has ended
-[[nodiscard]] Slot& live_slot(StreamRef stream);
-[[nodiscard]] StreamRef default_stream_of(int device);
+Slot& live_slot(StreamRef stream);
+StreamRef default_stream_of(int device);
 
 /// The epoch of an exception that no completion receives.
 inline constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};

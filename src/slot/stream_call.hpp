@@ -33,14 +33,14 @@ class StreamCall : NotCopied {
     mark_if_asked(slot);
   }
 
-  [[nodiscard]] const char* operation() const noexcept { return operation_; }
-  [[nodiscard]] Slot& slot() const noexcept { return slot_; }
-  [[nodiscard]] native::stream handle() const noexcept { return slot_.handle; }
+  const char* operation() const noexcept { return operation_; }
+  Slot& slot() const noexcept { return slot_; }
+  native::stream handle() const noexcept { return slot_.handle; }
   /// @throws the runtime's error, if the call failed
   void check(backend::status status) const { detail::check(status, operation_); }
 
   /// Describes the operation for observers. Queries whether the stream is being captured.
-  [[nodiscard]] Operation about(OperationKind kind) const noexcept {
+  Operation about(OperationKind kind) const noexcept {
     return detail::about(slot_, kind, operation_);
   }
 

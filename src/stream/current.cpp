@@ -54,7 +54,7 @@ void set_streams(const std::vector<CurrentStream>& streams) noexcept {
 StreamRef resolve_current_stream() {
   if (cached_device < 0) {
     if (!in_host_function) enter("get the current stream");
-    static_cast<void>(read_current_device("get the current stream"));
+    read_current_device("get the current stream");
   }
   const StreamRef stream = default_stream_of(cached_device);
   current = parts(stream);  // The next call takes the fast path.
@@ -74,7 +74,7 @@ StreamRef current_stream(Device device) {
 void set_current_stream(StreamRef stream) {
   constexpr const char* operation = "set a device's current stream";
   const int device = device_to_use(stream, operation);
-  static_cast<void>(read_current_device(operation));
+  read_current_device(operation);
   set_stream_on(device, parts(stream));
 }
 
@@ -85,7 +85,7 @@ void detail::set_if_failed(std::error_code& code) noexcept {
 void StreamRef::use() const {
   constexpr const char* operation = "make a stream current";
   const int device = device_to_use(*this, operation);
-  static_cast<void>(read_current_device(operation));
+  read_current_device(operation);
   change_current_device(device, operation);
   current = parts(*this);
 }

@@ -182,7 +182,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Holder ho
   return {wrap_stream(handle, device, is_owner ? Holder::owner : Holder::borrower), is_owner};
 }
 
-[[nodiscard]] StreamRef view_stream(native::stream handle, std::optional<Device> device) {
+StreamRef view_stream(native::stream handle, std::optional<Device> device) {
   switch (default_meant_by(handle)) {
     case DefaultMeant::of_device:
       return device.value_or(Device::current()).default_stream();
@@ -355,7 +355,7 @@ SynchronizeAtExit::~SynchronizeAtExit() {
   stream_.synchronize(code);
   if (stream_.is_valid() || code != errc::invalid_handle) return;
   Point end = Point::of(key_of(stream_));
-  static_cast<void>(is_passed(end, waiting_at_exit));
+  is_passed(end, waiting_at_exit);
 }
 
 namespace {
@@ -428,7 +428,7 @@ class WaitEvent : NotCopied {
   ~WaitEvent() {
     if (is_own_) slot_.wait_event = std::move(event_);
   }
-  [[nodiscard]] native::event get() const noexcept { return event_.get(); }
+  native::event get() const noexcept { return event_.get(); }
 
  private:
   Slot& slot_;

@@ -99,10 +99,10 @@ void remove_reference(StreamPoolState& pool, F first) noexcept {
 
 /// Whether the stream takes part in a capture of another stream, which the next user's work would
 /// join.
-[[nodiscard]] bool is_captured(StreamRef stream) noexcept {
+bool is_captured(StreamRef stream) noexcept {
   return capture_state(Access::slot(stream)->handle) == CaptureState::active;
 }
-[[nodiscard]] bool is_in_own_capture(StreamRef stream) noexcept {
+bool is_in_own_capture(StreamRef stream) noexcept {
   const std::uint64_t number = capture_number_of(Access::slot(stream)->handle);
   return number != 0 && find_capture(number).thread == std::this_thread::get_id();
 }

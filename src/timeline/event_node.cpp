@@ -24,7 +24,7 @@ struct Pool {
 };
 Pool& pool() { return never_destroyed<Pool>(); }
 
-[[nodiscard]] bool is_pooled(const EventNode& node) noexcept {
+bool is_pooled(const EventNode& node) noexcept {
   return node.origin == EventNode::Origin::pool && !node.kind.blocking_wait &&
          !node.kind.interprocess;
 }

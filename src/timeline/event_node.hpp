@@ -71,10 +71,10 @@ class EventRef {
   [[nodiscard]] EventRef share() const noexcept {
     return node_ != nullptr ? another_to(*node_) : EventRef{};
   }
-  [[nodiscard]] explicit operator bool() const noexcept { return node_ != nullptr; }
+  explicit operator bool() const noexcept { return node_ != nullptr; }
   [[nodiscard]] EventNode* operator->() const noexcept { return node_; }
   /// The native event. Requires: there is a node.
-  [[nodiscard]] native::event get() const noexcept { return node_->handle; }
+  native::event get() const noexcept { return node_->handle; }
 
   /// @{ Converts the reference to a plain pointer and back. adopt() takes over the reference that
   /// release() gave up.
@@ -119,11 +119,9 @@ class CurrentNode {
       reference_later(nodes);
   }
 
-  [[nodiscard]] explicit operator bool() const noexcept { return node_ != nullptr; }
+  explicit operator bool() const noexcept { return node_ != nullptr; }
   [[nodiscard]] const EventNode* operator->() const noexcept { return node_; }
-  [[nodiscard]] native::event get() const noexcept {
-    return node_ != nullptr ? node_->handle : native::event{};
-  }
+  native::event get() const noexcept { return node_ != nullptr ? node_->handle : native::event{}; }
   /// A reference that outlives the call: meanwhile, a new record uses another node.
   [[nodiscard]] EventRef reference() && noexcept;
 
@@ -140,12 +138,12 @@ class CurrentNode {
 [[nodiscard]] CurrentNode waitable_node(const EventBase& event, const char* operation);
 
 /// Whether a record on the device may reuse the node: nobody else refers to its present record.
-[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {
+inline bool is_reusable(const EventNode& node, int device) noexcept {
   return node.device == device && node.references.load(std::memory_order_acquire) == 1;
 }
 /// Whether a record must reuse the node although others refer to it, because other code or a graph
 /// uses the native event.
-[[nodiscard]] inline bool must_reuse(const EventNode& node) noexcept {
+inline bool must_reuse(const EventNode& node) noexcept {
   return node.origin == EventNode::Origin::borrowed ||
          node.is_shared.load(std::memory_order_relaxed) ||
          node.is_in_graph.load(std::memory_order_relaxed);

@@ -59,7 +59,7 @@ class Timeline : NotCopied {
       if (is_entered_) of_.is_recording_.store(false, std::memory_order_release);
     }
     /// False if another thread records a mark.
-    [[nodiscard]] explicit operator bool() const noexcept { return is_entered_; }
+    explicit operator bool() const noexcept { return is_entered_; }
 
     /// Adds the mark that was recorded in this scope. `is_in_order`: the stream is surely the same
     /// as that of the earlier marks. Returns its number.
@@ -93,25 +93,21 @@ class Timeline : NotCopied {
   };
 
   /// The number of the last mark.
-  [[nodiscard]] std::uint64_t recorded() const noexcept {
-    return recorded_.load(std::memory_order_acquire);
-  }
+  std::uint64_t recorded() const noexcept { return recorded_.load(std::memory_order_acquire); }
   /// The last number, also if no mark has it yet.
-  [[nodiscard]] std::uint64_t last() const noexcept {
+  std::uint64_t last() const noexcept {
     return std::max(asked_.load(std::memory_order_relaxed), recorded());
   }
   /// The number of the last mark at which a function hangs.
-  [[nodiscard]] std::uint64_t epoch() const noexcept {
-    return epoch_.load(std::memory_order_acquire);
-  }
+  std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   /// Whether a number was asked for that no mark has yet.
-  [[nodiscard]] bool is_asked() const noexcept {
+  bool is_asked() const noexcept {
     return asked_.load(std::memory_order_relaxed) > recorded_.load(std::memory_order_relaxed);
   }
   /// Whether all work before each number is complete: the slot may be used again.
-  [[nodiscard]] bool is_idle() const noexcept { return !is_asked() && has_passed(recorded()); }
+  bool is_idle() const noexcept { return !is_asked() && has_passed(recorded()); }
   /// Whether so many marks are pending that the next one should ask first.
-  [[nodiscard]] bool is_long() noexcept {
+  bool is_long() noexcept {
     const std::lock_guard lock{lock_};
     return first_ != nullptr && last_->number - first_->number >= 8;
   }
@@ -158,7 +154,7 @@ class Timeline : NotCopied {
     if (result == Progress::lost && number > lost_) lost_ = number;
   }
 
-  [[nodiscard]] bool has_passed(std::uint64_t number) const noexcept {
+  bool has_passed(std::uint64_t number) const noexcept {
     if (completed_.load(std::memory_order_acquire) < number) return false;
     sync::happens_after(this);
     return true;
@@ -218,7 +214,7 @@ class Timeline : NotCopied {
   }
   /// Calls `f` while no hook is added or becomes due, and returns its result.
   template <class F>
-  [[nodiscard]] auto locked(F f) noexcept {
+  auto locked(F f) noexcept {
     const std::lock_guard lock{lock_};
     return f();
   }

@@ -15,7 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 inline constexpr std::size_t pieces_per_ring = 8;
 /// The largest piece. `row`: the bytes of the copies in a row. Larger pieces make a long one
 /// faster.
-[[nodiscard]] inline std::size_t largest_piece(std::size_t ring_bytes, std::size_t row) noexcept {
+inline std::size_t largest_piece(std::size_t ring_bytes, std::size_t row) noexcept {
   return ring_bytes / pieces_per_ring * (row / 4 >= ring_bytes ? 2 : 1);
 }
 /// Each piece costs the stream about 6 us in addition to its copy (a wait, a write, and the gaps
@@ -23,8 +23,8 @@ inline constexpr std::size_t pieces_per_ring = 8;
 inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
 
 /// The number of pieces of that size.
-[[nodiscard]] inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes,
-                                              std::size_t piece) noexcept {
+inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes,
+                                std::size_t piece) noexcept {
   const auto divided = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
   if (rows.height <= 1) return divided(bytes, piece);
   return rows.width > piece ? rows.height * divided(rows.width, piece)
@@ -33,8 +33,7 @@ inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
 
 /// The size of the next piece of rows, from byte `begin` on: whole rows, or a part of one row, so
 /// that one runtime copy moves it.
-[[nodiscard]] inline std::size_t fit_rows(const Transfer& rows, std::size_t begin,
-                                          std::size_t wanted) noexcept {
+inline std::size_t fit_rows(const Transfer& rows, std::size_t begin, std::size_t wanted) noexcept {
   const std::size_t in_row = begin % rows.width;
   if (in_row != 0 || wanted < rows.width) return std::min(wanted, rows.width - in_row);
   return wanted / rows.width * rows.width;

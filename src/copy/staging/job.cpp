@@ -26,7 +26,7 @@ constexpr std::size_t streaming_up_to = std::size_t{32} << 20;
 // For fewer bytes the fence at the end costs more than it saves.
 constexpr std::size_t streaming_run = std::size_t{4} << 10;
 
-[[nodiscard]] std::size_t part_bytes(const Piece& piece) noexcept {
+std::size_t part_bytes(const Piece& piece) noexcept {
   const std::size_t page = page_bytes();
   return std::max(smallest_part, (piece.bytes / parts_per_piece + page - 1) / page * page);
 }
@@ -61,7 +61,7 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
 
 /// Whether a thread may access the run of user memory. Access to other pages would end the process.
 /// `plain` caches a usable mapping.
-[[nodiscard]] bool can_touch(Job& job, Range run, Range& plain) noexcept {
+bool can_touch(Job& job, Range run, Range& plain) noexcept {
   using Memory = Job::Memory;
   const PageUse use = page_use(job.direction());
   if (!job.work.segments.empty()) return look_usable(run, use, plain) || populate_pages(run, use);

@@ -35,7 +35,7 @@ struct Work {
   Direction direction;
   Transfer rows{};      // if there is no list
   Segments segments{};  // the list, sorted by sort_segments()
-  [[nodiscard]] std::size_t bytes() const noexcept {
+  std::size_t bytes() const noexcept {
     return segments.empty() ? rows.bytes() : segments.back().begin + segments.back().bytes;
   }
 };
@@ -92,21 +92,19 @@ struct Job {
   // The user's rows. Doubtful memory is checked again before each part.
   sync::Atomic<Memory> memory{Memory::unseen};
 
-  [[nodiscard]] Direction direction() const noexcept { return work.direction; }
-  [[nodiscard]] std::uint32_t count() const noexcept {
-    return static_cast<std::uint32_t>(pieces.size());
-  }
+  Direction direction() const noexcept { return work.direction; }
+  std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(pieces.size()); }
   [[nodiscard]] unsigned char* buffer(std::uint32_t index) const noexcept {
     return ring.data + pieces[index].allocation.offset;
   }
   /// Whether a worker can move a part of the next piece now. Requires: the caller has locked
   /// StagingWorkers::lock_.
-  [[nodiscard]] bool is_claimable() const noexcept;
+  bool is_claimable() const noexcept;
 };
 using JobPtr = std::shared_ptr<Job>;
 
 /// The number of parts of a piece.
-[[nodiscard]] std::uint32_t part_count(const Piece& piece) noexcept;
+std::uint32_t part_count(const Piece& piece) noexcept;
 /// Moves one part between user memory and the ring. If the memory cannot be accessed, the stream's
 /// next synchronize() throws.
 void move_unless_cancelled(Job& job, Part part) noexcept;

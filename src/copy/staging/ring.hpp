@@ -24,7 +24,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 class Value {
  public:
   explicit Value(std::uint32_t* address) noexcept : address_{address} {}
-  [[nodiscard]] bool has_reached(std::uint64_t number) const noexcept {
+  bool has_reached(std::uint64_t number) const noexcept {
     const std::uint32_t now =
         sync::AtomicRef<std::uint32_t>{*address_}.load(std::memory_order_acquire);
     return static_cast<std::int32_t>(now - static_cast<std::uint32_t>(number)) >= 0;
@@ -107,17 +107,17 @@ struct Ring {
   /// Reaches the number of a job to the device when the stream reaches that job.
   [[nodiscard]] Value started() const noexcept { return Value{values}; }
   /// Reaches the number of a job to the host when all bytes of that job are in user memory.
-  [[nodiscard]] Value finished() const noexcept { return Value{values + value_distance}; }
+  Value finished() const noexcept { return Value{values + value_distance}; }
   /// The number of pieces whose bytes have arrived in the ring. Workers write it for copies to the
   /// device, the stream for copies to the host.
-  [[nodiscard]] Value filled() const noexcept { return Value{values + value_distance * 2}; }
+  Value filled() const noexcept { return Value{values + value_distance * 2}; }
   /// The number of pieces that have left the ring. The stream writes it for copies to the device,
   /// workers for copies to the host.
-  [[nodiscard]] Value emptied() const noexcept { return Value{values + value_distance * 3}; }
+  Value emptied() const noexcept { return Value{values + value_distance * 3}; }
   static constexpr std::size_t values_bytes = sizeof(std::uint32_t) * value_distance * 4;
 
   /// Whether all bytes have left the ring, and no job will add more.
-  [[nodiscard]] bool is_unused() const noexcept {
+  bool is_unused() const noexcept {
     return active.load(std::memory_order_acquire) == 0 && emptied().has_reached(pieces);
   }
 

@@ -57,7 +57,7 @@ void cancel_jobs_of_lost_devices() noexcept {
 }
 
 /// The options with the environment's values, or the defaults, for what they leave open.
-[[nodiscard]] StagingOptions completed(StagingOptions o) noexcept {
+StagingOptions completed(StagingOptions o) noexcept {
   constexpr std::size_t mib = std::size_t{1} << 20;
   const int processors = static_cast<int>(std::thread::hardware_concurrency());
   if (o.workers == 0)

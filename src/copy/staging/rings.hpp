@@ -20,20 +20,20 @@ namespace runnel::inline RUNNEL_ABI::detail {
 class StagingRings {
  public:
   void configure(const StagingOptions& options);
-  [[nodiscard]] StagingOptions options();
+  StagingOptions options();
   /// Returns a ring for the stream's next job, and counts that job as active. The first call starts
   /// the workers.
-  [[nodiscard]] Ring& ring_for(const Slot& slot, const Work& work, const char* operation);
+  Ring& ring_for(const Slot& slot, const Work& work, const char* operation);
   /// Frees the memory of unused rings.
   void trim() noexcept;
 
  private:
   void start_workers(const char* operation);
-  [[nodiscard]] std::size_t ring_bytes_for(const Work& work, std::size_t row) const;
-  [[nodiscard]] std::size_t row_of(std::uint64_t owner) const noexcept;
-  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t bytes);
-  [[nodiscard]] Ring* find_or_make_ring(std::uint64_t owner, std::size_t bytes,
-                                        const char* operation, backend::status& refusal);
+  std::size_t ring_bytes_for(const Work& work, std::size_t row) const;
+  std::size_t row_of(std::uint64_t owner) const noexcept;
+  Ring* find_ring(std::uint64_t owner, std::size_t bytes);
+  Ring* find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation,
+                          backend::status& refusal);
   [[nodiscard]] backend::status make_ring(std::size_t bytes, Ring*& made);
 
   sync::Mutex mutex_;  // guards the rest

@@ -55,7 +55,7 @@ class StagingWorkers {
   [[nodiscard]] Found look(bool must_look);
   [[nodiscard]] JobPtr claim(Part& part);
   void drop(const Job& job) noexcept;
-  [[nodiscard]] bool has_many_parts() noexcept;
+  bool has_many_parts() noexcept;
   void move_part(const JobPtr& job, Part part, bool has_more);
   void pause_polling(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);

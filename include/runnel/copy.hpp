@@ -101,7 +101,7 @@ enum class CopyResult {
 /// completed the copy. Returns how the copy was carried out.
 /// @throws errc::invalid_argument for a null pointer unless `bytes` is 0, and for ranges that
 /// overlap in part; for pageable memory errc::not_permitted if the policy refuses it, and
-/// errc::capture in a capture, except between two host memories
+/// errc::capture in a capture, except between two host memories and with Pageable::block
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options = {});
 /// The same with a policy alone.

@@ -31,7 +31,8 @@ struct PinnedStatistics {
 /// block only when every stream that used the block has completed that work. Returning memory to
 /// the runtime waits for all work of all devices, so a thread of the library does it; a call waits
 /// for that thread only as long as its documentation says. Uses by kernels and host functions are
-/// recorded by record_stream() (memory.hpp). All members throw errc::forked in a forked child.
+/// recorded by record_stream() (memory.hpp). All members throw errc::forked in a forked child,
+/// set_limit() and trim() errc::not_permitted in a host function.
 class PinnedPool {
  public:
   PinnedPool() = delete;  ///< there is one pool; its functions are static

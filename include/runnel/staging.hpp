@@ -42,7 +42,7 @@ class Staging {
 
   /// Frees the pinned memory that no staged copy is using: a thread of the library returns it to
   /// the runtime, and the call waits at most 0.1 s for that. The next staged copy allocates memory
-  /// again.
+  /// again. @throws errc::not_permitted in a host function
   static void trim();
 };
 

@@ -157,6 +157,8 @@ bool Array::open_block(nb::handle object) {
   kind = runnel::MemoryKind::device;
   device = block->device();
   is_on_device = true;
+  freed_in = block->stream();
+  memory_ = block->memory->owned;
   type = block->type;
   is_bytes = block->is_bytes;
   item_bytes = block->type->type.bits / 8U;

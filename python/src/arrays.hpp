@@ -7,9 +7,11 @@
 #include "types.hpp"
 
 #include <runnel/memory_kind.hpp>
+#include <runnel/stream.hpp>
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -54,6 +56,8 @@ class Array {
   Framework framework = Framework::none;
   int device = -1;            // of device memory, where it is known
   bool is_on_device = false;  // it has memory of one
+  // In whose order the memory is given out again once it is free, where that is known.
+  std::optional<runnel::StreamRef> freed_in;
   std::optional<runnel::MemoryKind> kind;
 
  private:
@@ -72,7 +76,8 @@ class Array {
 
   Py_buffer view_{};  // view_.obj is null where there is none
   nb::object owner_;
-  nb::object storage_;  // of a tensor
+  nb::object storage_;                  // of a tensor
+  std::shared_ptr<const void> memory_;  // of a block, which close() takes away from it
 };
 
 /// Refuses arrays of other types or shapes: their bytes would be taken for something else. One of

@@ -119,7 +119,7 @@ namespace {
   if (block.stream().is_valid()) return block.stream();
   return unlocked([&] {
     const runnel::StreamRef stream = runnel::Device{block.device()}.default_stream();
-    stream.wait_for_uses(block.memory->owned);
+    if (block.memory->owned != nullptr) stream.wait_for_uses(*block.memory->owned);
     return stream;
   });
 }
@@ -609,8 +609,9 @@ const Block* as_block(nb::handle object) {
 
 Block make_block(std::size_t bytes, runnel::StreamRef stream) {
   auto memory = std::make_shared<Block::Memory>();
-  unlocked([&] { memory->owned = runnel::DeviceBuffer<std::byte>{bytes, stream}; });
-  memory->data = memory->owned.data();
+  unlocked(
+      [&] { memory->owned = std::make_shared<runnel::DeviceBuffer<std::byte>>(bytes, stream); });
+  memory->data = memory->owned->data();
   memory->bytes = bytes;
   return {std::move(memory), stream};
 }

@@ -23,7 +23,8 @@ namespace binding {
 class Block {
  public:
   struct Memory {
-    runnel::DeviceBuffer<std::byte> owned;  // empty for a chunk
+    // Null for a chunk, and once closed. Copies that are under way have a share.
+    std::shared_ptr<runnel::DeviceBuffer<std::byte>> owned;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     std::atomic<bool> is_live = true;

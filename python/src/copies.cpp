@@ -126,6 +126,17 @@ void squeeze(Array& array) {
 [[nodiscard]] bool is_pending(const runnel::CopyBatchResult& result) noexcept {
   return result.direct + result.staged > 0;
 }
+[[nodiscard]] bool is_blocked(runnel::CopyResult result) noexcept {
+  return result == runnel::CopyResult::blocked;
+}
+[[nodiscard]] bool is_blocked(const runnel::CopyBatchResult& result) noexcept {
+  return result.blocked > 0;
+}
+/// Whether the memory may be given out again before a stream has written it that has read the
+/// source.
+[[nodiscard]] bool is_freed_early(const Array& to, runnel::StreamRef stream) {
+  return to.is_on_device && to.freed_in != stream;
+}
 
 /// Collects what a thread's copies note of their sources.
 class NotedSources {
@@ -144,20 +155,24 @@ class NotedSources {
 };
 
 /// Enqueues a copy of so many bytes and keeps its arrays if it is under way then, in one go without
-/// the interpreter's lock.
+/// the interpreter's lock. A copy that has read its source may still write its destination later:
+/// `keeps_all` says that it is kept until then. A graph keeps all arrays.
 template <class Result>
 struct Enqueued {
   Result result;
   std::shared_ptr<Progress> progress;
 };
 template <class F>
-[[nodiscard]] auto enqueue(runnel::StreamRef stream, Kept& arrays, std::size_t bytes, F&& copy) {
+[[nodiscard]] auto enqueue(runnel::StreamRef stream, Kept& arrays, std::size_t bytes,
+                           bool keeps_all, F&& copy) {
   return unlocked([&] {
     const NotedSources noted;
     Enqueued<decltype(copy())> made{copy(), nullptr};
     if (is_pending(made.result)) {
       made.progress = keep_arrays(stream, arrays);
       made.progress->sources = noted.all_of(bytes);
+    } else if (keeps_all || (is_blocked(made.result) && stream.is_capturing())) {
+      static_cast<void>(keep_arrays(stream, arrays));
     }
     return made;
   });
@@ -165,8 +180,8 @@ template <class F>
 /// The same for a copy of several parts: where one fails, those before it are under way.
 template <class F>
 [[nodiscard]] auto enqueue_parts(runnel::StreamRef stream, Kept& arrays, std::size_t bytes,
-                                 F&& copy) {
-  return enqueue(stream, arrays, bytes, [&] {
+                                 bool keeps_all, F&& copy) {
+  return enqueue(stream, arrays, bytes, keeps_all, [&] {
     try {
       return copy();
     } catch (...) {
@@ -248,12 +263,13 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
   into.count_write();
   const bool is_to_device = into.is_on_device;
   const std::size_t bytes = into.bytes;
+  const bool keeps_all = is_freed_early(into, in);
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
   auto [result, progress] =
       is_flat
-          ? enqueue(in, kept, bytes,
+          ? enqueue(in, kept, bytes, keeps_all,
                     [&] { return runnel::copy_bytes(in, into.data, out_of.data, bytes, options); })
-          : enqueue_parts(in, kept, bytes,
+          : enqueue_parts(in, kept, bytes, keeps_all,
                           [&] { return copy_strided(in, into, out_of, dimensions, options); });
   if (progress == nullptr) delete kept.release();  // not later: nobody else has them
   return handle_of(in, result, std::move(progress), is_to_device);
@@ -336,12 +352,14 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   for (const auto& pair : kept->pairs) arrays.insert(arrays.end(), {&pair->to, &pair->from});
   wait_ahead(in, arrays, options);
   std::size_t bytes = 0;
+  bool keeps_all = false;
   for (const auto& pair : kept->pairs) {
     pair->to.count_write();
     bytes += pair->to.bytes;
+    keeps_all = keeps_all || is_freed_early(pair->to, in);
   }
   Kept holder{kept.release()};
-  auto [result, progress] = enqueue_parts(in, holder, bytes, [&] {
+  auto [result, progress] = enqueue_parts(in, holder, bytes, keeps_all, [&] {
     runnel::CopyBatchResult made = runnel::copy_batch(in, operations, options);
     for (const auto& [pair, dimensions] : strided) {
       runnel::CopyOptions known = options;

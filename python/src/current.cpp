@@ -138,16 +138,21 @@ runnel::StreamRef stream_of(nb::handle stream) {
   return nb::inst_ptr<PyStream>(current)->ref;
 }
 
-runnel::StreamRef stream_for(nb::handle stream, const Array& to, const Array& from) {
+runnel::StreamRef stream_for(nb::handle stream, Array& to, const Array& from) {
   if (!stream.is_none()) return as_stream(stream).ref;
   const int device = to.device >= 0 ? to.device : from.device;
   if (const PyStream* const current =
           find_current(device >= 0 ? std::optional{runnel::Device{device}} : std::nullopt))
     return current->ref;
   if (!is_on_host()) {
+    const auto freed_in_this = [&to](runnel::StreamRef framework_stream) {
+      if (to.framework != Framework::none) to.freed_in = framework_stream;
+      return framework_stream;
+    };
     if (device >= 0 && (to.framework == Framework::torch || from.framework == Framework::torch))
-      return torch_stream(device);
-    if (to.framework == Framework::cupy || from.framework == Framework::cupy) return cupy_stream();
+      return freed_in_this(torch_stream(device));
+    if (to.framework == Framework::cupy || from.framework == Framework::cupy)
+      return freed_in_this(cupy_stream());
   }
   const nb::object meant = default_stream(runnel::Device{device >= 0 ? device : 0});
   return nb::inst_ptr<PyStream>(meant)->ref;

@@ -11,7 +11,7 @@ namespace binding {
 /// The stream that an argument means: a Stream, or None for the current one. @throws TypeError
 [[nodiscard]] runnel::StreamRef stream_of(nb::handle stream);
 /// The same for a copy: where no stream is current, the stream of the framework of the arrays.
-[[nodiscard]] runnel::StreamRef stream_for(nb::handle stream, const Array& to, const Array& from);
+[[nodiscard]] runnel::StreamRef stream_for(nb::handle stream, Array& to, const Array& from);
 /// The stream that is set for the device in this context, or null.
 [[nodiscard]] PyStream* find_current(std::optional<runnel::Device> device);
 /// The same as an object: where none is set the default stream, of device 0 if no device is named.

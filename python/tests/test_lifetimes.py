@@ -2,6 +2,7 @@
 """Nothing is freed before its copy is complete, and everything is freed afterwards."""
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
 import sys
@@ -48,6 +49,56 @@ def test_copy_many_keeps_all(stream: runnel.Stream, gate: Gate) -> None:
     gc.collect()
     assert all(each() is not None for each in kept)
     gate.open()
+    assert eventually(lambda: all(each() is None for each in kept))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_small_copy_keeps_a_block_that_another_stream_frees(many: bool, stream: runnel.Stream) -> None:
+    opened, owner = threading.Event(), runnel.Stream()
+    block = runnel.empty(64, owner)
+    kept = weakref.ref(block)
+    stream.launch_host_func(opened.wait, writes_host_memory=False)
+    try:
+        copied: Any = runnel.copy_many([(block, bytes(64))], stream) if many else runnel.copy(block, bytes(64), stream)
+        if runnel.backend == "cuda":
+            assert copied.source_done() and (copied.counts["inlined"] == 1 if many else copied.kind == "inlined")
+        del block
+        gc.collect()
+        owner.synchronize()
+        assert kept() is not None
+    finally:
+        opened.set()
+    assert eventually(lambda: kept() is None)
+
+
+def test_a_block_that_is_closed_lives_until_its_copies_are_complete(stream: runnel.Stream, gate: Gate) -> None:
+    owner, target = runnel.Stream(), bytearray(1 << 20)
+    block = runnel.empty(len(target), owner)
+    runnel.fill(block, 5, owner)
+    owner.synchronize()
+    gate.close(stream)
+    copied = runnel.copy(target, block, stream)
+    block.close()
+    owner.synchronize()
+    gate.open()
+    copied.wait(60)
+    assert target == b"\5" * len(target)
+
+
+@pytest.mark.skipif(runnel.backend != "cuda", reason="the runtime's own calls capture the stream")
+def test_a_graph_keeps_the_arrays_of_a_copy_that_blocks(stream: runnel.Stream) -> None:
+    runtime, graph = ctypes.CDLL(f"libcudart.so.{runnel._core.__name__[-2:]}"), ctypes.c_void_p()
+    handle = ctypes.c_void_p(stream.handle)
+    source, block = tracked(1000, 5), runnel.empty(1000, stream)
+    kept = [weakref.ref(source), weakref.ref(block)]
+    relaxed = 2
+    assert runtime.cudaStreamBeginCapture(handle, relaxed) == 0
+    assert runnel.copy(block, source, stream, pageable="block").kind == "blocked"
+    assert runtime.cudaStreamEndCapture(handle, ctypes.byref(graph)) == 0
+    del source, block
+    gc.collect()
+    assert stream.query() and all(each() is not None for each in kept)
+    assert runtime.cudaGraphDestroy(graph) == 0
     assert eventually(lambda: all(each() is None for each in kept))
 
 

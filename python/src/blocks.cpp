@@ -138,7 +138,10 @@ void order_consumer(const Block& block, nb::handle consumer) {
   const runnel::Device device{block.device()};
   unlocked([&] {
     const auto native = reinterpret_cast<runnel::native::stream>(handle);
-    runnel::StreamRef::from_native(native, device).wait_stream(stream);
+    const auto other = runnel::StreamRef::from_native(native, device);
+    other.wait_stream(stream);
+    // The consumer may drop the array while its stream still uses it.
+    if (block.memory->owned != nullptr) block.memory->owned->record_stream(other);
   });
 }
 

@@ -85,6 +85,27 @@ def test_a_block_that_is_closed_lives_until_its_copies_are_complete(stream: runn
     assert target == b"\5" * len(target)
 
 
+@pytest.mark.skipif(ON_HOST, reason="an exported block waits there")
+def test_memory_lives_until_a_consumer_of_dlpack_has_used_it(stream: runnel.Stream, gate: Gate) -> None:
+    owner, target = runnel.Stream(), bytearray(1000)
+    block = runnel.empty(len(target), owner)
+    runnel.fill(block, 5, owner)
+    owner.synchronize()
+    capsule = block.__dlpack__(stream=stream.handle)
+
+    class Theirs:  # what the consumer enqueues keeps nothing
+        __cuda_array_interface__ = {"shape": (1000,), "typestr": "|u1", "data": (block.ptr, False), "version": 3}
+
+    gate.close(stream)
+    copied = runnel.copy(target, Theirs(), stream)
+    del capsule, block
+    gc.collect()
+    owner.synchronize()
+    gate.open()
+    copied.wait(60)
+    assert target == b"\5" * len(target)
+
+
 @pytest.mark.skipif(runnel.backend != "cuda", reason="the runtime's own calls capture the stream")
 def test_a_graph_keeps_the_arrays_of_a_copy_that_blocks(stream: runnel.Stream) -> None:
     runtime, graph = ctypes.CDLL(f"libcudart.so.{runnel._core.__name__[-2:]}"), ctypes.c_void_p()

@@ -73,11 +73,7 @@ class Prefetch(Generic[T]):
                 return moved
 
             return wait, copied
-        current, allocated_in = _interop.current_of(self.like, stream.device)
         is_cupy = self.like is not None and _interop.name_of(self.like) == "cupy"
-        if is_cupy:
-            # Its memory belongs to the consumer's stream, which gives it out again without waiting: so the copy waits for what uses it there.
-            stream.wait_stream(current)
         with contextlib.nullcontext() if is_cupy or self.like is None else _interop.current_in_frameworks(stream):
             moved, copied = _transfer.to_device(batch, self.like, stream, handle=True)
         arrived = stream.record_event()

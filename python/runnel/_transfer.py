@@ -118,24 +118,29 @@ def to_device(x: Any, like: Any = None, stream: Stream | None = None, *, device:
     makes the copies.
 
     ``like`` is what an array becomes: ``torch``, ``cupy`` (or an array of theirs), or None for a ``runnel.Block`` of its
-    shape, type and order (Fortran's, torch's channels-last). On the host backend, ``numpy``, too. Returns at once; ``x``
+    shape, type and order (Fortran's, torch's channels-last). On the host backend, ``numpy``, too. A stream that is not
+    the current one of that library waits for that one, whose work may still use the memory. Returns at once; ``x``
     must not be written until the stream has passed. ``out``: an array, or a batch of the form of ``x``, that is filled
     and returned. ``non_blocking=False`` waits for the copy. ``handle=True`` returns the result and the handle of the
     copy. Raises OutOfMemoryError, and what ``copy()`` raises.
     """
     to = _interop.stream_or_current(stream, device)
+    # With no stream named, copy() knows the current stream of an array's framework.
+    named = to if (like is None and out is None) or device is not None else stream
 
     def make(array: Any) -> Any:
         if like is not None:
-            return _interop.new_array(like, array, to.device)
+            made = _interop.new_array(like, array, to.device)
+            if not _interop.ON_HOST and (named is not None or to != _core.default_stream(to.device)):
+                to.wait_stream(_interop.current_of(like, to.device)[0])  # which may still use the memory
+            return made
         shape, dtype = _interop.shape_of(array), _interop.dtype_of(array)
         _interop.refuse_type(array, dtype)
         made = _core.empty(_interop.nbytes_of(array), "uint8", to)
         _core._shape(made, dtype, list(shape), False, _interop.order_of(array))
         return made
 
-    # With no stream named, copy() knows the current stream of an array's framework.
-    return _move(x, make, out, to if (like is None and out is None) or device is not None else stream, non_blocking, handle)
+    return _move(x, make, out, named, non_blocking, handle)
 
 
 @overload

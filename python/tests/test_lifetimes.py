@@ -2,11 +2,13 @@
 """Nothing is freed before its copy is complete, and everything is freed afterwards."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import random
 import sys
 import threading
+import types
 import weakref
 from typing import Any
 
@@ -103,6 +105,32 @@ def test_memory_lives_until_a_consumer_of_dlpack_has_used_it(stream: runnel.Stre
     owner.synchronize()
     gate.open()
     copied.wait(60)
+    assert target == b"\5" * len(target)
+
+
+@pytest.mark.skipif(ON_HOST, reason="the host backend has no memory for CuPy")
+@pytest.mark.parametrize("how", ["argument", "current"])
+def test_memory_of_a_framework_is_written_after_what_used_it_there(how: str, stream: runnel.Stream, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, target = runnel.Stream(), bytearray(1000)
+    memory = runnel.empty(len(target), theirs)
+    runnel.fill(memory, 5, theirs)
+
+    def empty(shape: Any, dtype: Any) -> Any:  # CuPy gives memory out again that its current stream may still use
+        interface = {"shape": shape, "typestr": "|u1", "data": (memory.ptr, False), "version": 3}
+        return type("ndarray", (), {"__module__": "cupy", "__cuda_array_interface__": interface})()
+
+    cuda = types.SimpleNamespace(Device=lambda index: contextlib.nullcontext(), get_current_stream=lambda: types.SimpleNamespace(ptr=theirs.handle))
+    cupy: Any = types.ModuleType("cupy")
+    cupy.cuda, cupy.empty = cuda, empty
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    gate.close(theirs)
+    runnel.copy(target, empty((1000,), "uint8"), theirs)  # stands for their kernel
+    with stream if how == "current" else contextlib.nullcontext():
+        made, copied = runnel.to_device(np.full(1000, 9, np.uint8), cupy, stream if how == "argument" else None, handle=True)
+    assert not copied.done()
+    gate.open()
+    copied.wait(60)
+    theirs.synchronize()
     assert target == b"\5" * len(target)
 
 

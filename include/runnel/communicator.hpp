@@ -209,7 +209,9 @@ class Communicator {
   };
   /// Calls `function(Group&)`, and enqueues its sends and receives as one operation, in which no
   /// send or receive waits for another: all processes may send first. If the function throws,
-  /// nothing is enqueued.
+  /// nothing is enqueued. Requires, with Engine::mpi on a GPU: each other process also has its side
+  /// of these messages in one group. There large messages are sent in pieces, and the next pieces
+  /// of all messages of a group begin together.
   template <class F>
   void group(StreamRef stream, F&& function) const {
     Group all{stream};

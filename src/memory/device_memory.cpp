@@ -173,10 +173,10 @@ Operation about_allocation_in_order(const Slot& slot, std::size_t bytes) {
   return allocation;
 }
 
-Operation about_free(const BlockFree& block) noexcept {
-  const ScopedDevice on{block.device, ScopedDevice::no_throw};
+Operation about_free(const BlockFree& block, bool is_now) noexcept {
+  const ScopedDevice on{block.device, ScopedDevice::no_throw, is_now};
   return {.kind = OperationKind::deallocation,
-          .captured = is_captured(HandleLock{block.own.stream()}),
+          .captured = is_now && is_captured(HandleLock{block.own.stream()}),
           .is_of_program = static_cast<bool>(block.resource),
           .name = "free device memory",
           .stream = block.own.stream(),
@@ -326,8 +326,9 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   block.bytes = bytes;
   block.own = Point::of(key_of(stream));
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, key_of(stream)));
-  emit([&] { return about_free(block); });
-  if (mode == Release::now && free_block(block)) return;
+  const bool is_now = mode == Release::now;
+  emit([&] { return about_free(block, is_now); });
+  if (is_now && free_block(block)) return;
   extras.get() != nullptr ? defer_free(*extras.release()) : defer_copy(block);
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <runnel/hooks.hpp>
 #include <runnel/runnel.hpp>
 #include <string_view>
 #include <thread>
@@ -35,6 +36,7 @@ class Calls : public testing::Test {
 
   /// What the runtime has not freed.
   std::size_t device_blocks() const { return view().device_blocks; }
+  long calls_in_host_functions() const { return view().calls_in_host_functions; }
 
  private:
   StandinView view() const {
@@ -89,6 +91,23 @@ TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {
   Device::current().use();  // has a context, which the driver then names
   static_cast<void>(Device::current());
   EXPECT_EQ(calls_of([&] { const StreamGuard with{stream}; }), 2);
+}
+
+/// The vendors allow no call there, whoever observes.
+TEST_F(Calls, WhatAHostFunctionDropsMakesNone) {
+  const Stream stream;
+  std::optional ended{Stream{}};
+  std::optional<DeviceBuffer<int>> buffer{std::in_place, 10, stream},
+      of_ended{std::in_place, 10, *ended};
+  ended.reset();
+  set_hook([](const HookEvent&) noexcept {});
+  stream.launch_host_func([&] {
+    buffer.reset();
+    of_ended.reset();
+  });
+  stream.synchronize();
+  set_hook(nullptr);
+  EXPECT_EQ(calls_in_host_functions(), 0);
 }
 
 TEST(DeviceFacts, AreTheRuntimesAttributes) {

@@ -136,5 +136,6 @@ extern "C" void standin_inspect(StandinView* view) {
            now.blocks.live(Memory::pinned),
            now.blocks.live(Memory::device),
            now.graphs.live() - now.children,
-           now.executables.live()};
+           now.executables.live(),
+           now.misuse.inside_host_function};
 }

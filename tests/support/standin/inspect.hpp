@@ -24,6 +24,7 @@ struct StandinView {
   std::size_t device_blocks;
   std::size_t graphs;
   std::size_t executable_graphs;
+  long calls_in_host_functions;  ///< refused
 };
 
 /// State of the stand-in of the library of collective operations.

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <string_view>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -57,16 +58,25 @@ void put_rows(std::FILE* file, const TraceContents& contents) noexcept {
   }
 }
 
+/// Microseconds. The point does not depend on the program's locale, as that of printf() does.
+void put_time(std::FILE* file, const char* name, double time) noexcept {
+  char text[64];
+  const char* const end =
+      std::to_chars(text, text + sizeof text, time, std::chars_format::fixed, 3).ptr;
+  std::fprintf(file, ", \"%s\": %.*s", name, static_cast<int>(end - text), text);
+}
+
 void put_slice(std::FILE* file, const TraceSlice& slice) noexcept {
   std::fputs(",\n{\"name\": ", file);
   put_text(file, slice.name);
-  std::fprintf(file, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": %llu, \"ts\": %.3f", slice.category,
-               process_of(slice.row), thread_of(slice.row), slice.begin);
-  if (slice.end >= slice.begin)
-    std::fprintf(file, ", \"ph\": \"X\", \"dur\": %.3f", slice.end - slice.begin);
-  else
-    std::fputs(", \"ph\": \"i\", \"s\": \"t\"", file);
-  std::fputs(", \"args\": {", file);
+  std::fprintf(file, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": %llu", slice.category,
+               process_of(slice.row), thread_of(slice.row));
+  put_time(file, "ts", slice.begin);
+  const bool has_end = slice.end >= slice.begin;
+  if (has_end) put_time(file, "dur", slice.end - slice.begin);
+  std::fputs(
+      has_end ? ", \"ph\": \"X\", \"args\": {" : ", \"ph\": \"i\", \"s\": \"t\", \"args\": {",
+      file);
   const char* separator = "";
   const auto put = [&](const char* name, unsigned long long value) {
     if (value == 0) return;

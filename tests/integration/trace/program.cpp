@@ -2,6 +2,7 @@
 // Programs whose trace trace.py looks at: `trace_program <what> [file]`.
 #include <dlfcn.h>
 
+#include <clocale>
 #include <cstring>
 #include <filesystem>
 #include <runnel/graph.hpp>
@@ -152,6 +153,7 @@ int end_while_busy() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setlocale(LC_ALL, "");
   const char* const what = argc > 1 ? argv[1] : "";
   const char* const file = argc > 2 ? argv[2] : "";
   if (std::strcmp(what, "fork") == 0) return fork_and_end(file);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of RUNNEL_TRACE and of Trace. Arguments: the program, and the `runnel` command if there is one."""
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -51,6 +53,12 @@ with tempfile.TemporaryDirectory(prefix='runnel-trace-') as folder:
 
     done = run(PROGRAM, 'work', RUNNEL_TRACE=os.path.join(folder, 'missing', 'a.json'))
     expect(done.stderr.count('\n') == 1 and 'a.json: No such file or directory' in done.stderr and done.stdout == '', 'an unwritable file is said once')
+
+    # In a program of a language whose numbers have a comma.
+    if shutil.which('localedef') and subprocess.run(['localedef', '-i', 'de_DE', '-f', 'UTF-8', os.path.join(folder, 'de_DE.UTF-8')]).returncode == 0:
+        file = os.path.join(folder, 'comma.json')
+        silent(run(PROGRAM, 'work', RUNNEL_TRACE=file, LOCPATH=folder, LC_ALL='de_DE.UTF-8'))
+        check_work(load(file))
 
     if len(sys.argv) > 2:
         file = os.path.join(folder, 'tool.json')

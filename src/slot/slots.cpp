@@ -135,7 +135,8 @@ FreshSlot take_slot(int device) {
       return FreshSlot{std::exchange(free, free->next_free)};
   }
   bool is_unknown = false;
-  for (int looked_at = 0; looked_at < 2; ++looked_at) {
+  // Not in a host function: there a query fails, as if the work had failed.
+  for (int looked_at = 0; looked_at < 2 && !in_host_function; ++looked_at) {
     FreshSlot waiting;
     {
       const std::lock_guard lock{slots_lock};

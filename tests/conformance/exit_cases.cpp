@@ -80,6 +80,26 @@ void first_use_from_many_threads() {
   expect(good == count, std::to_string(good) + " of 16 threads could use the library");
 }
 
+/// Whether the stream that has ended is complete cannot be asked there, for the use of its slot.
+void first_use_of_the_default_stream_in_a_host_function() {
+  std::vector<Stream> streams;
+  for (int i = 0; i < 64; ++i) streams.emplace_back(Device{0});  // No slot is left in its batch.
+  std::promise<void> gate;
+  std::promise<bool> ends_well;
+  std::atomic_bool is_over{false};
+  streams.back().launch_host_func([&] {
+    gate.get_future().wait();
+    is_over = true;
+  });
+  streams.back().on_complete(
+      [&](const Outcome& outcome) { ends_well.set_value(outcome.is_ok() && is_over); });
+  streams.pop_back();
+  streams.back().launch_host_func([] { static_cast<void>(current_stream()); });
+  streams.back().synchronize();
+  gate.set_value();
+  expect(ends_well.get_future().get(), "the function is called after the work, without an error");
+}
+
 void static_objects() {
   static Stream stream;
   static StreamPool pool{Device::current(), {.size = 3}};
@@ -839,6 +859,7 @@ constexpr std::pair<const char*, void (*)()> cases[] = {
     CASE(exit_with_copies_of_static_memory),
     CASE(exit_with_pending_completions),
     CASE(first_use_from_many_threads),
+    CASE(first_use_of_the_default_stream_in_a_host_function),
     CASE(fork_before_first_use),
     CASE(fork_beside_busy_threads),
     CASE(fork_beside_completions),

@@ -116,6 +116,7 @@ constexpr Case cases[] = {
     {"exit_with_copies_of_static_memory"},
     {"exit_with_pending_completions"},
     {"first_use_from_many_threads"},
+    {"first_use_of_the_default_stream_in_a_host_function"},
     {"fork_before_first_use"},
     {"fork_beside_busy_threads"},
     {"fork_beside_completions"},

@@ -28,10 +28,8 @@ namespace {
 
 [[nodiscard]] std::optional<CopyResult> run_direct(CopyCall& call, const PlannedCopy& copy) {
   const Transfer& t = copy.request.transfer;
-  if (!copy.facts.runtime_takes_any_memory) {
-    grant_pool_access(call, copy.facts);
-    if (copy.facts.from.kind == MemoryKind::pinned) protect_source(call, t.to, t.bytes());
-  }
+  if (!copy.facts.runtime_takes_any_memory && copy.facts.from.kind == MemoryKind::pinned)
+    protect_source(call, t.to, t.bytes());
   if (!copy.facts.may_be_pinned_in_parts())
     check(enqueue_transfer(t, call.slot.handle), call.operation);
   else if (!try_direct(call, copy))
@@ -52,7 +50,6 @@ namespace {
 /// A copy through pinned memory: by the caller if it `is_short` and that is possible, else staged.
 [[nodiscard]] CopyResult run_through_pinned(CopyCall& call, const PlannedCopy& copy,
                                             bool is_short) {
-  grant_pool_access(call, copy.facts);
   const Direction direction = copy.direction();
   const bool may_read_now = direction == Direction::to_device &&
                             call.may_read_now(copy.request.source, may_be_written(copy));
@@ -179,6 +176,7 @@ void protect_source(CopyCall& call, void* to, std::size_t bytes) {
 }
 
 CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy) {
+  if (copy.route != Route::peer) grant_pool_access(call, copy.facts);
   std::optional<CopyResult> done = run(copy.route, call, copy);
   if (!done) done = run(choose_fallback(copy.request, copy.facts, call), call, copy);
   return *done;

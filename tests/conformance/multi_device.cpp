@@ -118,6 +118,19 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   EXPECT_TRUE(same()) << "destructors";
 }
 
+TEST_F(MultiDevice, ABlockingCopyReachesMemoryOfTheOtherDevice) {
+  SKIP_IF(!first.can_access_peer(second), "the devices cannot reach each other's memory");
+  const Stream stream{first}, other{second};
+  DeviceInts there{1000, other};
+  fill(other, there, 3);
+  other.synchronize();
+  first.disable_peer_access(second);
+  Ints values(1000);
+  EXPECT_EQ(copy(stream, values, there, Pageable::block), CopyResult::blocked);
+  stream.synchronize();
+  EXPECT_EQ(values, Ints(1000, 3));
+}
+
 // The copies in the capture are the first ones that reach the other device's memory.
 TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   SKIP_IF(!first.can_access_peer(second), "the devices cannot reach each other's memory");

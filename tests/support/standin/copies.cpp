@@ -30,6 +30,13 @@ bool valid(const Rows& side, bool captured = false) {
   return !freed && state().blocks.holds(side.begin, side.range().size);
 }
 
+// Memory of a pool is open to the streams of its device, and of those that were given access.
+bool reaches(const Stream& stream, const Rows& side) {
+  const Pool* const pool = state().blocks.of(side.begin).pool;
+  return pool == nullptr || !settings().peers || pool->device == stream.device ||
+         pool->peers.contains(stream.device);
+}
+
 Memory kind_of(const Rows& side) { return state().blocks.of(side.begin).kind; }
 
 // Overwrites the destination, so that a program that reads it too early always reads wrong bytes.
@@ -129,7 +136,8 @@ int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
 int fill(Stream& stream, const Rows& to, std::vector<byte> value) {
   if (to.width == 0 || to.height == 0) return ok;
   if (reinterpret_cast<uintptr_t>(to.begin) % value.size() != 0) return invalid_value;
-  if (to.pitch < to.width || !valid(to, stream.capturing()) || kind_of(to) == Memory::pageable)
+  if (to.pitch < to.width || !valid(to, stream.capturing()) || kind_of(to) == Memory::pageable ||
+      !reaches(stream, to))
     return invalid_value;
   auto operation = operation_of();
   become_fill(*operation, to, std::move(value));
@@ -162,6 +170,7 @@ void standin_move(void* to, const void* from, size_t size) {
 
 Error API(MemcpyAsync)(void* to, const void* from, size_t size, vendor::CopyKind, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
+    if (!reaches(stream, row(to, size)) || !reaches(stream, row(from, size))) return invalid_value;
     return copy(stream, lock, row(to, size), row(from, size));
   }));
 }
@@ -170,8 +179,10 @@ Error API(Memcpy2DAsync)(void* to, size_t to_pitch, const void* from, size_t fro
                          size_t width, size_t height, vendor::CopyKind, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
     if (std::max(to_pitch, from_pitch) > largest_pitch) return invalid_value;
-    return copy(stream, lock, rows(to, to_pitch, width, height),
-                rows(from, from_pitch, width, height));
+    const Rows target = rows(to, to_pitch, width, height),
+               source = rows(from, from_pitch, width, height);
+    if (!reaches(stream, target) || !reaches(stream, source)) return invalid_value;
+    return copy(stream, lock, target, source);
   }));
 }
 

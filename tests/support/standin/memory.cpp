@@ -378,9 +378,15 @@ Error API(MemPoolTrimTo)(vendor::MemoryPool handle, size_t bytes) {
 Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
                             size_t count) {
   return call([&] {
-    if (state().pool(pool) == nullptr || access == nullptr || count != 1) return invalid_value;
+    Pool* const of = state().pool(pool);
+    if (of == nullptr || access == nullptr || count != 1) return invalid_value;
     if (breaks_captures()) return capture_unsupported;
-    return exists(access->location.id) ? ok : invalid_device;
+    const int device = access->location.id;
+    if (access->flags == 0)
+      of->peers.erase(device);
+    else
+      of->peers.insert(device);
+    return exists(device) ? ok : invalid_device;
   });
 }
 

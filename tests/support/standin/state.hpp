@@ -84,6 +84,7 @@ struct Pool {
   uint64_t threshold = 0;
   uint64_t used = 0;
   uint64_t held = 0;
+  std::set<int> peers{};  // other devices, whose streams may use its memory
 };
 
 struct Block {

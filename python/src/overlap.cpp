@@ -56,6 +56,18 @@ void refuse_exports(const Block::Memory& memory, const char* reason) {
   if (memory.exports != 0) refuse_value(reason);
 }
 
+/// Ends a memoryview, unless an array shows it: whoever uses it later is told.
+struct EndView {
+  explicit EndView(nb::handle of) noexcept : view{of} {}
+  EndView(const EndView&) = delete;
+  EndView& operator=(const EndView&) = delete;
+  ~EndView() {
+    PyObject* const done = PyObject_CallMethod(view.ptr(), "release", nullptr);
+    done != nullptr ? Py_DECREF(done) : PyErr_Clear();
+  }
+  nb::handle view;
+};
+
 /// Calls a source or a sink with a memoryview that ends with the call. @throws PythonFailure
 [[nodiscard]] std::size_t call_with_view(const SharedObject& function, void* data,
                                          std::size_t bytes, bool is_source) {
@@ -64,10 +76,11 @@ void refuse_exports(const Block::Memory& memory, const char* reason) {
     const auto memory = std::make_shared<Block::Memory>();
     memory->data = static_cast<std::byte*>(data);
     memory->bytes = bytes;
-    nb::object view = view_of(memory, !is_source);
-    nb::object result = f(view);
-    // The view must not be used afterwards; it says so itself.
-    view.attr("release")();
+    const nb::object view = view_of(memory, !is_source);
+    nb::object result = [&] {
+      const EndView end{view};  // also if the function throws: the traceback keeps the view
+      return f(view);
+    }();
     refuse_exports(
         *memory, is_source ? "the source keeps a part of its memoryview, or an array of it, "
                              "whose memory ends with the call: write to it before you return"

@@ -307,6 +307,23 @@ def test_results_have_a_size() -> None:
     assert repr(runnel.per_chunk(bytearray(8))) == "<runnel.per_chunk() of bytearray, 1 for each>"
 
 
+def test_the_view_of_a_function_that_fails_has_ended() -> None:
+    def fail(view: memoryview) -> None:
+        raise KeyError
+
+    data: Any = np.zeros(1000, np.uint8)
+    for source, target in ((data, fail), (fail, None)):
+        with pytest.raises(runnel.OverlapError) as caught:
+            runnel.overlap(source, target, lambda chunk, x, *y: None, item=1 if callable(source) else None)
+        assert caught.value.__cause__ is not None
+        trace = caught.value.__cause__.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        assert trace is not None
+        with pytest.raises(ValueError, match="released"):
+            len(trace.tb_frame.f_locals["view"])
+
+
 def test_errors_name_the_chunk_and_keep_their_cause() -> None:
     def fail(chunk: runnel.Chunk, x: Any) -> None:
         if chunk.index == 2:

@@ -461,7 +461,9 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   owner_ = request_capsule(make, device_type);
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  item_bytes = (static_cast<std::size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
+  const std::size_t bits = std::size_t{tensor.dtype.bits} * tensor.dtype.lanes;
+  if (bits % 8 != 0) refuse_value("the array has elements that share bytes, as int4's");
+  item_bytes = bits / 8;
   type = type_of_dlpack(tensor.dtype);
   if (!set_dimensions(tensor.ndim)) refuse_value("an array of more than 16 dimensions");
   for (int i = 0; i < dimensions; ++i) shape[static_cast<std::size_t>(i)] = tensor.shape[i];

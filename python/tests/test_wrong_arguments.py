@@ -345,11 +345,11 @@ class Capsule:
     """A DLPack array made by hand."""
 
     def __init__(self, *, shape: tuple[int, ...] = (16,), strides: tuple[int, ...] | None = None, null: bool = False, ndim: int | None = None,
-                 major: int | None = None, flags: int = 0, name: bytes | None = None) -> None:
+                 bits: int = 8, major: int | None = None, flags: int = 0, name: bytes | None = None) -> None:
         self.memory = np.zeros(16, np.uint8)
         self.shape = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         self.strides = (ctypes.c_int64 * len(strides))(*strides) if strides is not None else None
-        tensor = _Tensor(None if null else self.memory.ctypes.data, 1, 0, len(shape) if ndim is None else ndim, 1, 8, 1, ctypes.addressof(self.shape),
+        tensor = _Tensor(None if null else self.memory.ctypes.data, 1, 0, len(shape) if ndim is None else ndim, 1, bits, 1, ctypes.addressof(self.shape),
                          ctypes.addressof(self.strides) if self.strides is not None else None, 0)
         self.made = _Managed(tensor, None, None) if major is None else _Versioned(major, 0, None, None, flags, tensor)
         self.name = name or (b"dltensor" if major is None else b"dltensor_versioned")
@@ -364,7 +364,7 @@ class Capsule:
 
 
 WRONG_CAPSULES: list[dict[str, Any]] = [
-    {"shape": (-16,)}, {"shape": (-4, -4)}, {"shape": (2**32, 2**32)}, {"shape": (2**62, 4)}, {"null": True}, {"ndim": -1}, {"ndim": 100},
+    {"shape": (-16,)}, {"shape": (-4, -4)}, {"shape": (2**32, 2**32)}, {"shape": (2**62, 4)}, {"null": True}, {"ndim": -1}, {"ndim": 100}, {"bits": 4},
     {"major": 2}, {"major": 0}, {"name": b"used_dltensor"}, {"name": b"other"}, {"shape": (4, 4), "strides": (-4, 1)}, {"shape": (4, 4), "strides": (0, 0)},
 ]
 

@@ -216,8 +216,8 @@ def map_file(path: str | os.PathLike[str], offset: int = 0, nbytes: int | None =
     which may be any number. A copy reads the file as it goes, on the library's threads. The file stays mapped while
     anything refers to the result. ``writable=True``: what is copied into it is written to the file, whose size stays;
     otherwise the memory is read-only. Raises OSError, and ValueError for a part beyond the end and for what is no regular
-    file. A file must not become shorter meanwhile: on a GPU with Linux 6.11 or newer that is an error of the copy, on the
-    host backend and with an older kernel the system ends the process (SIGBUS).
+    file. A file must not become shorter meanwhile: on a GPU with Linux 6.11 or newer that is an error of the copy; with an
+    older kernel, on the host backend and in a copy of at most 32 KiB to the device the system ends the process (SIGBUS).
     """
     with open(os.fspath(path), "r+b" if writable else "rb") as file:  # not a number: open() would close that file of the process
         status = os.fstat(file.fileno())

@@ -94,8 +94,8 @@ class Graph {
 /// pageable memory, and queries and waits for captured work, are refused with an error that names
 /// them, and do not break the capture. `capture()` is safer: it ends the capture also after an
 /// exception. If end_capture() is not called, the capture ends, without a graph, when the last
-/// object that wraps the stream is destroyed; the capture of a thread's default stream ends with
-/// the thread.
+/// object that wraps the stream is destroyed, unless a host function destroys it and the stream is
+/// borrowed; the capture of a thread's default stream ends with the thread.
 /// @throws errc::capture for the default stream, and for a stream that is being captured
 void begin_capture(StreamRef stream);
 /// @cond

@@ -107,8 +107,9 @@ void finish_retiring(Deferred& ended) noexcept {
   // Another thread owns a HandleLock for a few runtime calls.
   while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
-  // First: nothing can be recorded in a capture.
-  if (any_capture_seen()) abandon_capture({&slot, slot.ended_id});
+  // First: nothing can be recorded in a capture. Its stream may have been destroyed.
+  if (any_capture_seen())
+    slot.is_end_unknown ? close_capture(slot.ended_id) : abandon_capture({&slot, slot.ended_id});
   if (slot.timeline.is_asked()) record_end(slot);
   if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
   if (!is_handle_kept(slot)) destroy_handle(slot);
@@ -124,7 +125,6 @@ void retire_slot(Slot* slot, bool is_orphaned) noexcept {
   // it then.
   const bool is_queued = mode == Release::later;
   begin_retiring(*slot, is_orphaned || (is_queued && !slot->owned), is_queued);
-  if (is_orphaned && any_capture_seen()) close_capture(slot->ended_id);
   if (mode == Release::now) return finish_retiring(*slot);
   slot->run = finish_retiring;
   run_later(*slot);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <future>
 #include <optional>
 #include <runnel/hooks.hpp>
 #include <runnel/runnel.hpp>
@@ -37,6 +38,7 @@ class Calls : public testing::Test {
   /// What the runtime has not freed.
   std::size_t device_blocks() const { return view().device_blocks; }
   long calls_in_host_functions() const { return view().calls_in_host_functions; }
+  long uses_after_destroy() const { return view().uses_after_destroy; }
 
  private:
   StandinView view() const {
@@ -108,6 +110,31 @@ TEST_F(Calls, WhatAHostFunctionDropsMakesNone) {
   stream.synchronize();
   set_hook(nullptr);
   EXPECT_EQ(calls_in_host_functions(), 0);
+}
+
+/// The library ends that stream later, when its owner may have destroyed it.
+TEST_F(Calls, ACapturedStreamThatAHostFunctionNoLongerBorrowsIsNotUsed) {
+  const Stream stream;
+  Stream owner;
+  std::optional borrowed{Stream::from_native(owner.release(), stream.device(), Ownership::borrow)};
+  const native::stream handle = borrowed->native();
+  std::atomic_bool may_go_on{false};
+  stream.on_complete([&](const Outcome&) {
+    while (!may_go_on) std::this_thread::yield();
+  });
+  begin_capture(*borrowed);
+  stream.launch_host_func([&] { borrowed.reset(); });
+  stream.synchronize();
+  const long uses = uses_after_destroy();
+  cudaGraph_t graph{};
+  EXPECT_EQ(cudaStreamEndCapture(handle, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(handle), cudaSuccess);
+  may_go_on = true;
+  std::promise<void> next;  // The library has ended the borrowed stream before it calls this.
+  stream.on_complete([&](const Outcome&) { next.set_value(); });
+  next.get_future().wait();
+  EXPECT_EQ(uses_after_destroy(), uses);
 }
 
 TEST(DeviceFacts, AreTheRuntimesAttributes) {

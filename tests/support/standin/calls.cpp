@@ -137,5 +137,6 @@ extern "C" void standin_inspect(StandinView* view) {
            now.blocks.live(Memory::device),
            now.graphs.live() - now.children,
            now.executables.live(),
-           now.misuse.inside_host_function};
+           now.misuse.inside_host_function,
+           now.misuse.use_after_destroy};
 }

@@ -25,6 +25,7 @@ struct StandinView {
   std::size_t graphs;
   std::size_t executable_graphs;
   long calls_in_host_functions;  ///< refused
+  long uses_after_destroy;       ///< likewise
 };
 
 /// State of the stand-in of the library of collective operations.

@@ -206,7 +206,10 @@ void Reclaimer::watch_timelines() noexcept {
   for (Slot** link = &watched_; *link != nullptr;) {
     Slot& slot = **link;
     settle_if_asked(slot);
-    if (asks_devices && slot.timeline.is_asked() && !has_events(slot.device)) slot.timeline.skip();
+    if (asks_devices && slot.timeline.is_asked()) {
+      const Timeline::Recorder alone{slot.timeline, std::try_to_lock};
+      if (alone && !has_events(slot.device)) slot.timeline.skip();
+    }
     advance(slot);
     Slot* const next = slot.next_watched;  // Another thread may add the slot again.
     if (slot.timeline.stop_watching())

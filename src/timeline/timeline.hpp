@@ -123,6 +123,8 @@ class Timeline : NotCopied {
     return number;
   }
   /// Takes a number without an event, above all that were asked for. Its completion is unknown.
+  /// Requires: no thread records a mark in order, which would come before the askers' work and get
+  /// a higher number.
   std::uint64_t skip() noexcept {
     const std::lock_guard lock{lock_};
     return gap_ = take_number(recorded() + 1);

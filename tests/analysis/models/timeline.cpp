@@ -135,6 +135,27 @@ void asked(World& w) {
   expect_all_due(w, 3);
 }
 
+/// A number without an event is not complete because a mark is that was recorded meanwhile.
+void no_event(World& w) {
+  int& written = lasting<int>();
+  together(
+      [&] {
+        submit(w.a.handle, [&written] { written = 1; });
+        const uint64_t number = w.a.timeline.ask();
+        repeat(3, [&] {
+          if (w.a.timeline.progress(number) == Progress::complete) written = 2;
+          sync::yield();
+        });
+      },
+      [&] { mark(w, w.all[0]), advance(w); },
+      [&] {
+        const Timeline::Recorder alone{w.a.timeline, std::try_to_lock};
+        if (alone) w.a.timeline.skip();
+      });
+  synchronize(w.a.handle);
+  advance(w);
+}
+
 /// A wait for the device completes what has no event.
 void a_wait(World& w) {
   int& written = lasting<int>();
@@ -158,4 +179,4 @@ void a_wait(World& w) {
 }  // namespace
 
 MODEL_CHECKS(CHECK(two_record), CHECK(two_advance), CHECK(a_burst), CHECK(watch),
-             CHECK(slot_is_used_again), CHECK(asked), CHECK(a_wait))
+             CHECK(slot_is_used_again), CHECK(asked), CHECK(a_wait), CHECK(no_event))

@@ -62,8 +62,11 @@ static void submit(StreamRef stream, EventBase* published, Completion* raw) {
     const StreamQueryLock beside_captures{slot, true};
     refuse_in_capture(slot, submitting, refusal::nothing_completes);
     call.record(event.get());
-    if (published != nullptr)
+    if (published != nullptr) {
       publish_record(const_cast<EventNodes&>(Access::nodes(*published, submitting)), event.share());
+      // An open capture may know the native event from an earlier record.
+      if (are_captures_open()) note_event(call.handle(), event.get());
+    }
     Completion& hook = *completion.release();
     is_new = recorder.mark(std::move(event), hook, is_surely_same(slot), [&](std::uint64_t number) {
       hook.number = number;

@@ -166,4 +166,15 @@ TEST_F(Reclaiming, ManyThatWaitForOneStreamAreCheap) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{5});
 }
 
+/// The mark's native event may have been recorded in a capture before.
+TEST_F(Reclaiming, AMarkIsNoPlaceInACaptureThatIsStillOpen) {
+  const Stream captured, other;
+  begin_capture(captured);
+  static_cast<void>(captured.record_event());
+  Event mark;
+  detail::submit_completion(other, mark, detail::make_completion([](const Outcome&) {}));
+  EXPECT_NO_THROW(mark.synchronize());
+  static_cast<void>(end_capture(captured));
+}
+
 }  // namespace

@@ -148,14 +148,14 @@ void order_consumer(const Block& block, nb::handle consumer) {
 /// A consumer of a block's memory.
 struct Export {
   explicit Export(nb::handle block)
-      : memory{nb::cast<const Block&>(block).memory}, object{share(block)} {
+      : object{share(block)}, memory{nb::cast<const Block&>(block).memory} {
     ++memory->exports;
   }
   Export(const Export&) = delete;
   Export& operator=(const Export&) = delete;
   ~Export() { --memory->exports; }
+  SharedObject object;  // the last to end: it keeps the memory, which ends under the lock
   std::shared_ptr<Block::Memory> memory;
-  SharedObject object;
 };
 
 [[nodiscard]] nb::object export_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
@@ -373,8 +373,7 @@ void bind_block(nb::module_& module) {
             Block::Memory& memory = *block.memory;
             if (memory.exports != 0) refuse_buffer("arrays of other libraries show the block");
             memory.is_live = false;
-            auto ending = std::move(memory.owned);
-            unlocked([&] { ending = {}; });
+            memory.owned.reset();
           },
           nb::lock_self(),
           "Frees the memory in the order of its stream, before its object and those of its parts "
@@ -457,6 +456,11 @@ struct Pinned {
     const std::size_t size = nbytes.of("nbytes");
     memory = unlocked([size] { return runnel::PinnedBuffer<std::byte>{size}; });
   }
+  ~Pinned() {
+    unlocked([this] { memory = {}; });
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
   void close() {
     if (shown != 0) refuse_buffer("arrays and views still show the pinned memory");
     auto ending = std::move(memory);
@@ -611,9 +615,11 @@ const Block* as_block(nb::handle object) {
 }
 
 Block make_block(std::size_t bytes, runnel::StreamRef stream) {
+  using Buffer = runnel::DeviceBuffer<std::byte>;
   auto memory = std::make_shared<Block::Memory>();
-  unlocked(
-      [&] { memory->owned = std::make_shared<runnel::DeviceBuffer<std::byte>>(bytes, stream); });
+  auto made = unlocked([&] { return std::make_unique<Buffer>(bytes, stream); });
+  // A full stream holds whoever frees memory in it, and may wait for a function of Python's.
+  memory->owned = {made.release(), [](Buffer* ending) { unlocked([=] { delete ending; }); }};
   memory->data = memory->owned->data();
   memory->bytes = bytes;
   return {std::move(memory), stream};

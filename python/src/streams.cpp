@@ -319,6 +319,12 @@ PyType_Slot stream_slots[] = {
     {0, nullptr}};
 
 struct PyPool {
+  explicit PyPool(std::shared_ptr<runnel::StreamPool> made) noexcept : pool{std::move(made)} {}
+  PyPool(const PyPool&) = delete;
+  PyPool& operator=(const PyPool&) = delete;
+  ~PyPool() {
+    unlocked([this] { pool.reset(); });
+  }
   std::shared_ptr<runnel::StreamPool> pool;  // null once it is closed, maybe while others wait
   [[nodiscard]] std::shared_ptr<runnel::StreamPool> get() const {
     if (pool == nullptr) refuse_value("the stream pool was closed");

@@ -22,6 +22,10 @@ struct PyStream {
   explicit PyStream(runnel::StreamLease lease) : ref{lease}, owner{std::move(lease)} {}
   PyStream(const PyStream&) = delete;
   PyStream& operator=(const PyStream&) = delete;
+  /// Without the interpreter's lock: a full stream may wait for a function of Python's.
+  ~PyStream() {
+    if (owner.index() != 0) unlocked([this] { owner = {}; });
+  }
 
   runnel::StreamRef ref;
   SharedObject wrapped;  // of another library

@@ -278,23 +278,28 @@ def test_a_host_function_gets_the_lock_while_others_wait() -> None:
     """)
 
 
-@pytest.mark.parametrize("memory", ["runnel.PinnedMemory(64)", "runnel.empty(64, stream)"])
-def test_memory_is_dropped_while_its_stream_is_full(memory: str) -> None:
+@pytest.mark.parametrize("dropped", ["runnel.PinnedMemory(64)", "runnel.empty(64, stream)", "runnel.Stream()"])
+def test_a_drop_while_a_stream_is_full(dropped: str) -> None:
     check_python(f"""
         import faulthandler, runnel, threading, time
         faulthandler.dump_traceback_later(60, exit=True)
         stream, other = runnel.Stream(), runnel.Stream()
         target = runnel.empty(64, stream)
-        memory = {memory}
-        runnel.copy(target, memory, stream)
+        dropped = {dropped}
+        is_stream = isinstance(dropped, runnel.Stream)
+        if not is_stream:
+            runnel.copy(target, dropped, stream)
         stream.synchronize()
         for each in (stream, other):
             each.launch_host_func(time.sleep, 0.5)  # wants the interpreter's lock when it has slept
         event = other.record_event()
+        if is_stream:
+            dropped.wait_event(event)
+            target.record_stream(dropped)
         thread = threading.Thread(target=lambda: [stream.wait_event(event) for _ in range(2000)])
         thread.start()
         time.sleep(0.2)  # then no more calls fit into the stream
-        del memory
+        del dropped
         thread.join()
         stream.synchronize()
     """, STANDIN_CHANNELS="1")

@@ -142,9 +142,9 @@ void enter_slowly(const char* operation) {
     throw_error(errc::not_permitted, operation,
                 "a hook, or a handler of reports, must not use the library");
   if (in_host_function)
-    throw_error(
-        errc::not_permitted, operation,
-        "a host function must not use streams: record an event and let another stream wait for it");
+    throw_error(errc::not_permitted, operation,
+                "a host function must not use streams, devices or memory of runnel: do it before, "
+                "or in a function of on_complete()");
   switch (phase) {
     case Phase::unused:
     case Phase::starting:

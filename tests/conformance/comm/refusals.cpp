@@ -84,7 +84,8 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
   });
   stream.synchronize();
   const std::string reason =
-      ": a host function must not use streams: record an event and let another stream wait for it";
+      ": a host function must not use streams, devices or memory of runnel: do it before, or in a "
+      "function of on_complete()";
   EXPECT_EQ(operation, "runnel: could not run all_reduce" + reason);
   EXPECT_EQ(split, "runnel: could not split a communicator" + reason);
   EXPECT_EQ(making, "runnel: could not make a communicator" + reason);

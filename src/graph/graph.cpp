@@ -296,7 +296,8 @@ void begin_capture(StreamRef stream) {
                     std::make_shared<GraphFunctions>()});
   try {
     {
-      const CaptureChangeLock alone{call.slot()};
+      const CaptureChangeLock alone{&call.slot()};
+      const CaptureChangeLock unmarked{default_beside(call.slot()), true};
       call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
     }
     std::uint64_t number = 0;

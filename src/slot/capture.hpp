@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/not_copied.hpp"
+#include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "capture/refusals.hpp"
@@ -14,6 +15,7 @@
 
 #include <runnel/config.hpp>
 
+#include <chrono>
 #include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -51,24 +53,36 @@ class StreamQueryLock : NotCopied {
 };
 
 /// The exclusive counterpart of StreamQueryLock, for the call by which a stream begins, joins or
-/// ends a capture.
+/// ends a capture. Does nothing for null.
 class CaptureChangeLock : NotCopied {
  public:
-  explicit CaptureChangeLock(Slot& slot, bool needed = true) noexcept
-      : slot_{slot}, needed_{needed} {
-    if (!needed_) return;
-    while ((slot_.queries_and_change.fetch_or(1, std::memory_order_acquire) & 1U) != 0)
+  /// `briefly`: waits at most a millisecond for the others, of which one may record on a full
+  /// stream.
+  explicit CaptureChangeLock(Slot* slot, bool briefly = false) noexcept : slot_{slot} {
+    if (slot_ == nullptr) return;
+    while ((slot_->queries_and_change.fetch_or(1, std::memory_order_acquire) & 1U) != 0)
       sync::yield();
-    while (slot_.queries_and_change.load(std::memory_order_acquire) != 1) sync::yield();
+    const auto is_alone = [this] {
+      return slot_->queries_and_change.load(std::memory_order_acquire) == 1;
+    };
+    if (briefly)
+      try_for(std::chrono::milliseconds{1}, is_alone);
+    else
+      while (!is_alone()) sync::yield();
   }
   ~CaptureChangeLock() {
-    if (needed_) slot_.queries_and_change.fetch_and(~std::uint32_t{1}, std::memory_order_release);
+    if (slot_ == nullptr) return;
+    slot_->queries_and_change.fetch_and(~std::uint32_t{1}, std::memory_order_release);
   }
 
  private:
-  Slot& slot_;
-  const bool needed_;
+  Slot* const slot_;
 };
+/// For a stream that orders with the default stream, the slot of that: a mark there would break a
+/// capture that the stream begins or joins meanwhile. Else null. @throws std::bad_alloc
+[[nodiscard]] inline Slot* default_beside(const Slot& slot) {
+  return may_be_blocking(slot) ? key_of(default_stream_of(slot.device)).slot : nullptr;
+}
 
 /// Throws the error of a query that has failed.
 [[noreturn]] void throw_capture_query(const Slot& slot, backend::status status,

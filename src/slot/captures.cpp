@@ -25,7 +25,7 @@ bool takes_part_in_capture(int device) noexcept {
 }
 
 backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {
-  const CaptureChangeLock alone{slot};
+  const CaptureChangeLock alone{&slot};
   const backend::status s = backend::stream_end_capture(slot.handle, graph);
   if (s == backend::ok || capture_state(slot.handle) != CaptureState::active) return s;
   backend::forget_error(s);

@@ -55,7 +55,8 @@ class StreamCall : NotCopied {
     if (joins) [[unlikely]]
       outlast_device_wait(slot_.device);
     {
-      const CaptureChangeLock alone{slot_, joins};
+      const CaptureChangeLock alone{joins ? &slot_ : nullptr};
+      const CaptureChangeLock unmarked{joins ? default_beside(slot_) : nullptr, true};
       check(backend::stream_wait_event(handle(), event));
     }
     emit_wait(event, awaited);

@@ -629,6 +629,21 @@ TEST_F(Graphs, ABlockingStreamIsCapturedWhileTheLibraryAsksTheDefaultStream) {
   capture_beside_questions(device().default_stream(), [&] { drop(capture(blocking, [] {})); });
 }
 
+TEST_F(Graphs, ABlockingStreamIsCapturedWhileMemoryOfTheDefaultStreamIsDropped) {
+  const Stream blocking{{.blocking = true}};
+  const StreamRef standard = device().default_stream();
+  drop(capture(blocking, [] {}));  // From now on the process is known to capture.
+  std::atomic_bool is_over{false};
+  std::thread dropping{[&] {
+    while (!is_over) PinnedBytes{16}.record_stream(standard);
+  }};
+  const auto until = std::chrono::steady_clock::now() + 1s;
+  while (!testing::Test::HasFailure() && std::chrono::steady_clock::now() < until)
+    EXPECT_NO_ERROR(drop(capture(blocking, [] {})));
+  is_over = true;
+  dropping.join();
+}
+
 TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
   const auto runs = std::make_shared<int>(0);
   std::optional<Graph> graph = graph_calling([runs] { ++*runs; });

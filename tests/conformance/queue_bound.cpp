@@ -163,4 +163,29 @@ TEST_F(FullStreams, CompletionsOfOtherStreamsWaitForNoRoom) {
   EXPECT_EVENTUALLY(is_called.load());
 }
 
+/// Memory that another thread drops is recorded on the default stream, which waits for room.
+TEST_F(FullStreams, ACaptureOfABlockingStreamBeginsBesideAFullDefaultStream) {
+  SKIP_IF(!streams_are_threads() && !says(device().name(), "Stand-in"),
+          "it was seen on no device that a capture begins then");
+  const Stream blocking{{.blocking = true}};
+  const StreamRef standard = device().default_stream();
+  std::optional<PinnedBytes> block{4096};
+  block->record_stream(standard);
+  Gate gate{standard};
+  std::atomic_int enqueued{0};
+  std::thread filler{[&] {
+    for (; enqueued < 4000; ++enqueued) enqueue_nothing(standard);
+  }};
+  for (int seen = -1; seen != enqueued;) {
+    seen = enqueued;
+    std::this_thread::sleep_for(30ms);
+  }
+  std::thread dropping{[&] { block.reset(); }};
+  std::this_thread::sleep_for(20ms);
+  drop(capture(blocking, [] {}));
+  gate.open();
+  filler.join();
+  dropping.join();
+}
+
 }  // namespace conformance::queue_bound_cases

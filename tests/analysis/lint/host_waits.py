@@ -17,6 +17,7 @@ EXCUSED = {
     'src/base/polling.hpp': CALLERS,
     'src/base/sync_hidden.hpp': CALLERS,
     'src/slot/wait_limit.hpp': CALLERS,
+    'src/slot/capture.hpp: CaptureChangeLock': 'waits for 1 ms at most',
     'src/base/process.cpp: BlockingEnqueue::BlockingEnqueue': 'waits until a release is over, which devices that are idle make short',
     'src/base/process.cpp: enter_slowly': 'waits until a release is over, which devices that are idle make short',
     'src/base/statistics.cpp: end_user_accesses': EXIT,

@@ -51,8 +51,15 @@ void read_element(StreamRef stream, void* to, const void* from, std::optional<Me
     const StreamCall call{stream, "read an element"};
     refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
   }
-  copy_bytes(stream, to, from, bytes, {.pageable = Pageable::stage, .from_kind = from_kind});
-  stream.synchronize();
+  try {
+    copy_bytes(stream, to, from, bytes, {.pageable = Pageable::stage, .from_kind = from_kind});
+    stream.synchronize();
+  } catch (...) {
+    // The place for the element ends with the call. The first exception is the one that is thrown.
+    std::error_code code;
+    stream.synchronize(code);
+    throw;
+  }
 }
 
 void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream) {

@@ -64,8 +64,8 @@ struct CopyOptions {
   Pageable pageable = default_pageable();
   /// When a pageable source may be read. Requires for `automatic` (the default): no host function
   /// that was enqueued by raw calls of the runtime writes the source, and no device a part of it
-  /// that is registered, or they have finished; else say `stream_order`. Requires for `any_time`:
-  /// no work that was submitted to any stream writes the source from the call on.
+  /// that other code has registered, or they have finished; else say `stream_order`. Requires for
+  /// `any_time`: no work that was submitted to any stream writes the source from the call on.
   SourceAccess source = SourceAccess::automatic;
   /// The kind of the destination's memory, if the caller knows it (default: the runtime is queried,
   /// which takes most of a small copy's time). Requires: the kind is correct.

@@ -163,7 +163,8 @@ bool may_be_written(const PlannedCopy& copy) noexcept {
   if (copy.facts.from.kind != MemoryKind::pageable) return true;
   const Transfer& t = copy.request.transfer;
   const Range from = range_of_rows(t.from, t.from_pitch, t.width, t.height);
-  return host_writers().may_write(from.begin, from.bytes);
+  return host_writers().may_write(from.begin, from.bytes) ||
+         has_registered_part(from.begin, from.bytes);
 }
 
 void protect_source(CopyCall& call, void* to, std::size_t bytes) {

@@ -8,6 +8,7 @@
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
+#include "memory/memory_facts.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 
@@ -60,8 +61,16 @@ struct Registrations {
   sync::Mutex mutex;
   std::map<std::uintptr_t, Entry> all;  // By begin.
   std::uint64_t owners = 0;
+
+  /// The first entry that ends behind the address. Requires: the mutex is locked.
+  [[nodiscard]] auto behind(std::uintptr_t at) {
+    auto found = all.upper_bound(at);
+    if (found != all.begin() && std::prev(found)->second.end > at) --found;
+    return found;
+  }
 };
 Registrations& registrations() { return never_destroyed<Registrations>(); }
+constinit sync::Atomic<bool> are_there_any{false};  // or have been
 
 void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};
@@ -76,8 +85,7 @@ void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{known.mutex};
   std::vector<Range> gaps;
   std::uintptr_t at = range.begin;
-  auto each = known.all.upper_bound(at);
-  if (each != known.all.begin() && std::prev(each)->second.end > at) --each;
+  auto each = known.behind(at);
   const auto add_gap = [&](std::uintptr_t end) {
     if (end > at) gaps.push_back({at, end});
   };
@@ -92,6 +100,7 @@ void remove(std::uintptr_t begin) noexcept {
   std::map<std::uintptr_t, Registrations::Entry> entries;
   for (const Range gap : gaps) entries.emplace(gap.begin, Registrations::Entry{gap.end, owner});
   known.all.merge(entries);
+  are_there_any.store(true, std::memory_order_release);
   return gaps;
 }
 
@@ -212,6 +221,14 @@ bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
 }
 
 }  // namespace
+
+bool detail::has_registered_part(const void* pointer, std::size_t bytes) noexcept {
+  if (!are_there_any.load(std::memory_order_acquire)) return false;
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock{registrations().mutex};
+  const auto found = registrations().behind(begin);
+  return found != registrations().all.end() && found->first < begin + bytes;
+}
 
 HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
   enter(operation);

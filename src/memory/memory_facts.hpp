@@ -38,6 +38,9 @@ inline bool note_use(const void* pointer, std::size_t bytes, std::optional<Memor
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 
+/// Whether a HostRegistration covers any of the bytes. Devices may write those.
+bool has_registered_part(const void* pointer, std::size_t bytes) noexcept;
+
 /// Properties of a range of memory. It is treated as pinned only if its first and last byte are,
 /// because a registration may cover only a part of it.
 struct MemoryFacts {

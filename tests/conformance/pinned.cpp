@@ -953,6 +953,25 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
       }
 }
 
+/// A device writes the part behind the gate.
+TEST_F(Registration, ASourceThatIsRegisteredInPartIsReadAfterACopyIntoThatPart) {
+  constexpr size_t part = 64 * kib;
+  const Stream stream;
+  for (const size_t at : {0 * part, 1 * part, 3 * part}) {
+    Bytes ordinary(5 * part, 7), back(4 * part);
+    const std::span all{aligned(ordinary, part), 4 * part};
+    const HostRegistration pin{all.subspan(at, part)};
+    DeviceBytes five{part, stream}, there{all.size(), stream};
+    fill(stream, five, 5);
+    Gate gate{stream, {.writes_host_memory = false}};
+    copy(stream, all.subspan(at, part), five);
+    copy(stream, there, all);
+    copy(stream, back, there);
+    gate.open_and_wait(stream);
+    EXPECT_EQ(std::ranges::count(back, 5), static_cast<std::ptrdiff_t>(part)) << at;
+  }
+}
+
 /// Whether the pages are pinned: one character for each, with its first and its last byte.
 std::string pinned_pages(const unsigned char* memory, size_t pages) {
   std::string kinds;

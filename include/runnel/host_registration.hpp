@@ -30,8 +30,8 @@ concept PinnableRange = HostRange<R> && !owning_temporary<R>;
 /// that is copied often. Requires: all work that uses the memory has completed before this object
 /// is destroyed. The destructor waits for all devices on CUDA, because the program may free the
 /// memory next, and memory must not be reused while it is registered. Therefore, destroy it only
-/// where no pending work waits for this thread. In a host function it does not wait: the
-/// registration ends some time later.
+/// where no pending work waits for this thread. In a host function, and in a function of
+/// on_complete(), it does not wait: the registration ends some time later.
 ///
 /// Pinning does not write to the memory, so the memory may be const. The access rights of its pages
 /// decide how it is pinned: if one page is read-only, as in a file that is mapped for reading, the

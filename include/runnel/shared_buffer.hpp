@@ -38,10 +38,11 @@ struct SharedOwner {
 /// do not export memory that was allocated in stream order. This memory is therefore not allocated
 /// in stream order: the constructor allocates it before it returns, in multiples of 2 MiB, and the
 /// destructor waits for the device, so that no work of this process uses the memory once it
-/// returns, and the program may notify the other process. In a host function the destructor does
-/// not wait. Order the work of two processes by an Event with EventOptions::interprocess. Requires:
-/// the process that allocated the memory keeps its buffer until the others have destroyed theirs,
-/// and work on streams of other devices is complete before the destructor runs.
+/// returns, and the program may notify the other process. In a host function, and in a function
+/// of on_complete(), the destructor does not wait. Order the work of two processes by an Event with
+/// EventOptions::interprocess. Requires: the process that allocated the memory keeps its buffer
+/// until the others have destroyed theirs, and work on streams of other devices is complete before
+/// the destructor runs.
 template <class T>
 class SharedBuffer : public detail::OwnedArray<T, detail::SharedOwner> {
   using Array = detail::OwnedArray<T, detail::SharedOwner>;

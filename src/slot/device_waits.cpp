@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
+#include "base/process.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
@@ -57,7 +58,9 @@ bool may_wait(int device) noexcept {
   const std::vector<AwaitedTimeline> awaited = begin_device_wait(device);
   Progress result{};
   block_until([&] {
-    return (result = synchronize(device, first)) != Progress::unknown || !outlasts_captures;
+    // The runtime is not called while the process exits.
+    result = release_mode() == Release::never ? Progress::unknown : synchronize(device, first);
+    return result != Progress::unknown || !outlasts_captures;
   });
   for (const auto& [slot, number] : awaited) slot->timeline.end_wait(number, result);
   return result;

@@ -35,13 +35,13 @@ thread_local constinit bool on_service_thread = false;
 
 /// Queries an event. Retries after an error: a transient error says nothing about the work.
 [[nodiscard]] backend::status query(native::event event) noexcept {
-  backend::status s = backend::event_query(event);
-  if (s == backend::ok) return s;
-  backend::forget_error(s);
-  if (backend::is_not_ready(s)) return s;
-  s = backend::event_query(event);
-  if (backend::is_not_ready(s)) backend::forget_error(s);
-  return s;  // Otherwise the caller needs the error for a text.
+  const auto ask = [event] {
+    const backend::status s = backend::event_query(event);
+    if (s != backend::ok) backend::forget_error(s);
+    return s;
+  };
+  const backend::status s = ask();
+  return s == backend::ok || backend::is_not_ready(s) ? s : ask();
 }
 
 [[nodiscard]] std::exception_ptr exception_of(backend::status s) noexcept {

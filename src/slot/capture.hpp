@@ -78,10 +78,11 @@ class CaptureChangeLock : NotCopied {
  private:
   Slot* const slot_;
 };
-/// For a stream that orders with the default stream, the slot of that: a mark there would break a
-/// capture that the stream begins or joins meanwhile. Else null. @throws std::bad_alloc
+/// For another stream that orders with the default stream, the slot of that: a mark there would
+/// break a capture that the stream begins or joins meanwhile. Else null. @throws std::bad_alloc
 [[nodiscard]] inline Slot* default_beside(const Slot& slot) {
-  return may_be_blocking(slot) ? key_of(default_stream_of(slot.device)).slot : nullptr;
+  if (is_legacy_default(slot) || !may_be_blocking(slot)) return nullptr;
+  return key_of(default_stream_of(slot.device)).slot;
 }
 
 /// Throws the error of a query that has failed.

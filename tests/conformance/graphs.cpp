@@ -320,6 +320,14 @@ TEST_F(Graphs, TheDefaultStreamIsNotCaptured) {
   EXPECT_FALSE(stream->device().default_stream().is_capturing());
 }
 
+/// Whoever lets it wait for a captured stream is told, and does not hang.
+TEST_F(Graphs, TheDefaultStreamJoinsNoCapture) {
+  begin_capture(*stream);
+  EXPECT_ERROR(capture, default_stream().wait_stream(*stream));
+  drop(code_of([&] { drop(end_capture(*stream)); }));  // The runtime may have broken it.
+  expect_usable(*stream);
+}
+
 TEST_F(Graphs, OtherStreamsAndThreadsGoOn) {
   const Stream other;
   number_source(5);

@@ -117,9 +117,10 @@ namespace {
 /// work.
 [[nodiscard]] runnel::StreamRef stream_behind(const Block& block) {
   if (block.stream().is_valid()) return block.stream();
+  const auto owned = block.memory->owned;  // A thread may close the block meanwhile.
   return unlocked([&] {
     const runnel::StreamRef stream = runnel::Device{block.device()}.default_stream();
-    if (block.memory->owned != nullptr) stream.wait_for_uses(*block.memory->owned);
+    if (owned != nullptr) stream.wait_for_uses(*owned);
     return stream;
   });
 }
@@ -136,12 +137,13 @@ void order_consumer(const Block& block, nb::handle consumer) {
   if (!consumer.is_none() && nb::cast<std::int64_t>(consumer) == -1) return;
   const auto handle = consumer.is_none() ? std::intptr_t{0} : nb::cast<std::intptr_t>(consumer);
   const runnel::Device device{block.device()};
+  const auto owned = block.memory->owned;
   unlocked([&] {
     const auto native = reinterpret_cast<runnel::native::stream>(handle);
     const auto other = runnel::StreamRef::from_native(native, device);
     other.wait_stream(stream);
     // The consumer may drop the array while its stream still uses it.
-    if (block.memory->owned != nullptr) block.memory->owned->record_stream(other);
+    if (owned != nullptr) owned->record_stream(other);
   });
 }
 
@@ -362,7 +364,8 @@ void bind_block(nb::module_& module) {
           [](Block& block, nb::handle stream) {
             const PyStream& user = as_stream(stream);
             if (block.bytes() == 0) return;
-            unlocked([&] { runnel::record_stream(user.ref, block.data()); });
+            void* const data = block.data();  // It may raise, which needs the lock.
+            unlocked([&] { runnel::record_stream(user.ref, data); });
           },
           nb::arg("stream").none(), nb::sig("def record_stream(self, stream: Stream) -> None"),
           "Keeps the memory until what ``stream`` has been given is done. ``copy()`` does that by "

@@ -56,7 +56,7 @@ int traverse_wrapped(PyObject* self, visitproc visit, void* arg) {
 template <class T>
 int clear_wrapped(PyObject* self) {
   T& object = *nb::inst_ptr<T>(self);
-  object.owner = {};
+  unlocked([&] { object.owner = {}; });  // as the destructor does
   object.wrapped.reset();
   drop_now();
   return 0;

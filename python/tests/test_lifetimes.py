@@ -344,7 +344,7 @@ def test_what_owns_something_is_closed() -> None:
         for _ in range(2):
             each.close()
     handle.wait(60)
-    for call in (stream.query, event.query, lambda: runnel.copy(bytearray(10), part), lambda: stream.record_event()):
+    for call in (stream.query, event.query, lambda: runnel.copy(bytearray(10), part), lambda: part.record_stream(runnel.Stream()), lambda: stream.record_event()):
         with pytest.raises((runnel.Error, ValueError)):
             call()
     assert "ended" in repr(stream) and "ended" in repr(block) and gone() is stream

@@ -278,10 +278,13 @@ def test_a_host_function_gets_the_lock_while_others_wait() -> None:
     """)
 
 
-@pytest.mark.parametrize("dropped", ["runnel.PinnedMemory(64)", "runnel.empty(64, stream)", "runnel.Stream()"])
-def test_a_drop_while_a_stream_is_full(dropped: str) -> None:
+@pytest.mark.parametrize("dropped, drop", [
+    ("runnel.PinnedMemory(64)", "del dropped"), ("runnel.empty(64, stream)", "del dropped"), ("runnel.Stream()", "del dropped"),
+    ("runnel.Stream()", "cycle = [dropped]; cycle.append(cycle); del cycle, dropped; gc.collect()"),
+])
+def test_a_drop_while_a_stream_is_full(dropped: str, drop: str) -> None:
     check_python(f"""
-        import faulthandler, runnel, threading, time
+        import faulthandler, gc, runnel, threading, time
         faulthandler.dump_traceback_later(60, exit=True)
         stream, other = runnel.Stream(), runnel.Stream()
         target = runnel.empty(64, stream)
@@ -299,7 +302,7 @@ def test_a_drop_while_a_stream_is_full(dropped: str) -> None:
         thread = threading.Thread(target=lambda: [stream.wait_event(event) for _ in range(2000)])
         thread.start()
         time.sleep(0.2)  # then no more calls fit into the stream
-        del dropped
+        {drop}
         thread.join()
         stream.synchronize()
     """, STANDIN_CHANNELS="1")

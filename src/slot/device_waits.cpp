@@ -6,6 +6,7 @@
 #include "base/announce.hpp"
 #include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -53,13 +54,16 @@ bool may_wait(int device) noexcept {
   return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;
 }
 
-/// `outlasts_captures`: waits until it breaks none.
-[[nodiscard]] Progress wait(int device, bool outlasts_captures, backend::status& first) noexcept {
+/// `outlasts_captures`: waits until it breaks none. `callers`: the number of threads of the program
+/// that wait for the result.
+[[nodiscard]] Progress wait(int device, bool outlasts_captures, backend::status& first,
+                            const sync::Atomic<int>& callers) noexcept {
   const std::vector<AwaitedTimeline> awaited = begin_device_wait(device);
   Progress result{};
   block_until([&] {
-    // The runtime is not called while the process exits.
-    result = release_mode() == Release::never ? Progress::unknown : synchronize(device, first);
+    // While the process exits, the runtime is called only for its other threads.
+    const bool is_over = release_mode() == Release::never && callers == 0;
+    result = is_over ? Progress::unknown : synchronize(device, first);
     return result != Progress::unknown || !outlasts_captures;
   });
   for (const auto& [slot, number] : awaited) slot->timeline.end_wait(number, result);
@@ -85,6 +89,7 @@ class DeviceWaiter {
     sync::happens_after(this);
     return result_;
   }
+  sync::Atomic<int> callers{0};
 
  private:
   void work(int device) noexcept {
@@ -93,7 +98,7 @@ class DeviceWaiter {
       const std::uint64_t number = requested_;
       lock.unlock();
       backend::status first = backend::ok;
-      static_cast<void>(wait(device, true, first));
+      static_cast<void>(wait(device, true, first, callers));
       lock.lock();
       sync::happens_before(this);
       completed_ = number;
@@ -113,8 +118,9 @@ constinit std::array<DeviceWaiter, max_devices> waiters{};
 }  // namespace
 
 Progress wait_for_device(int device) noexcept {
+  static constinit sync::Atomic<int> none{0};
   backend::status ignored = backend::ok;
-  return wait(device, false, ignored);
+  return wait(device, false, ignored, none);
 }
 
 void request_device_wait(int device) noexcept {
@@ -143,6 +149,11 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   const DeviceCall call{ordinal_, "wait for a device"};
   refuse_wait_in_capture(ordinal_, call.operation());
   DeviceWaiter& waiter = waiters[static_cast<std::size_t>(ordinal_)];
+  struct Caller : NotCopied {
+    explicit Caller(sync::Atomic<int>& of) noexcept : count{of} { ++count; }
+    ~Caller() { --count; }
+    sync::Atomic<int>& count;
+  } const caller{waiter.callers};
   const std::uint64_t number = waiter.request(ordinal_);
   if (number == 0)
     throw_error(errc::out_of_memory, call.operation(),

@@ -149,6 +149,28 @@ void static_buffers_of_a_resource() {
   expect(CountingResource::returned == 1, "the parent does");
 }
 
+/// The threads that do not exit go on, so a static object may join one that waits.
+void static_thread_that_waits_for_the_device() {
+  struct Joined {
+    ~Joined() {
+      if (!thread.joinable()) return;
+      is_exiting = true;
+      thread.join();
+      if (!has_waited) std::_Exit(9);
+    }
+    std::thread thread;
+    std::atomic_bool is_exiting{false};
+    bool has_waited = false;
+  };
+  static Joined waits;  // ends after the library
+  // The vendors' runtimes may have ended by then, too.
+  if (Device{0}.name().find("Stand-in") == std::string::npos) return;
+  waits.thread = std::thread{[] {
+    while (!waits.is_exiting) std::this_thread::yield();
+    waits.has_waited = Device{0}.synchronize_for(20s);
+  }};
+}
+
 void thread_local_objects() {
   const auto use = [] {
     static thread_local Stream stream;
@@ -879,6 +901,7 @@ constexpr std::pair<const char*, void (*)()> cases[] = {
     CASE(static_buffers_of_a_resource),
     CASE(static_guard),
     CASE(static_objects),
+    CASE(static_thread_that_waits_for_the_device),
     CASE(thread_local_guard),
     CASE(thread_local_objects),
     CASE(use_once),

@@ -136,6 +136,7 @@ constexpr Case cases[] = {
     {"static_buffers_of_a_resource"},
     {"static_guard"},
     {"static_objects"},
+    {"static_thread_that_waits_for_the_device"},
     {"thread_local_guard"},
     {"thread_local_objects"},
 };

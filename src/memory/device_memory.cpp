@@ -34,7 +34,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 

@@ -91,7 +91,7 @@ Ints numbers() {
   return v;
 }
 /// Whether the buffer can be written and read.
-[[nodiscard]] bool holds_numbers(StreamRef stream, DeviceInts& buffer) {
+bool holds_numbers(StreamRef stream, DeviceInts& buffer) {
   const Ints in = numbers();
   copy(stream, buffer, in);
   return read_back(stream, buffer) == in;

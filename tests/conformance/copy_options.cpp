@@ -9,12 +9,12 @@ using CopyOptionsCases = Conformance;
 
 CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
 
-[[nodiscard]] bool reads_pageable_itself(Device device) {
+bool reads_pageable_itself(Device device) {
   return streams_are_threads() || device.can_use_host_page_tables();
 }
 
 /// Copies to a device behind a gate; returns the copies' result. All bytes have to arrive.
-[[nodiscard]] CopyResult copied_behind_gate(size_t bytes, const CopyOptions& options) {
+CopyResult copied_behind_gate(size_t bytes, const CopyOptions& options) {
   const Stream stream;
   DeviceBytes there{bytes, stream};
   const Bytes source = pattern(bytes, 3);
@@ -24,7 +24,7 @@ CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
   EXPECT_TRUE(gate.reached());
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
   gate.open();
-  copy_bytes(stream, back.data(), there.data(), bytes);
+  copy(stream, back, there);
   stream.synchronize();
   EXPECT_TRUE(back == source) << bytes;
   return done;
@@ -60,7 +60,7 @@ class UnreadMemory {
   UnreadMemory& operator=(const UnreadMemory&) = delete;
   ~UnreadMemory() { munmap(at_, bytes_); }
   const void* data() const { return at_; }
-  [[nodiscard]] bool is_read() const {
+  bool is_read() const {
     unsigned char is_there = 0;
     EXPECT_EQ(mincore(at_, 1, &is_there), 0);
     return (is_there & 1) != 0;

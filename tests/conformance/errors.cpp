@@ -53,8 +53,8 @@ TEST_F(Errors, CompareWithTheStandardConditions) {
 class OtherCategory : public std::error_category {
  public:
   explicit OtherCategory(const char* name) : name_{name} {}
-  [[nodiscard]] const char* name() const noexcept override { return name_; }
-  [[nodiscard]] std::string message(int) const override { return {}; }
+  const char* name() const noexcept override { return name_; }
+  std::string message(int) const override { return {}; }
 
  private:
   const char* name_;

@@ -616,7 +616,7 @@ class CapturedErrors {
     all.resize(count > 0 ? static_cast<size_t>(count) : 0);
     return all;
   }
-  [[nodiscard]] bool eventually_has(const std::string& part) const {
+  bool eventually_has(const std::string& part) const {
     return test_support::eventually(15s, [&] { return text().find(part) != std::string::npos; });
   }
   size_t count(const std::string& part) const {
@@ -867,45 +867,10 @@ void thread_local_guard() {
   expect(current_stream() == inner, "the guarded stream is current");
 }
 
-#define CASE(name) {#name, name}
+#define CASE(name, ...) {#name, name},
 constexpr std::pair<const char*, void (*)()> cases[] = {
-    CASE(exit_beside_busy_completions),
-    CASE(exit_beside_due_frees),
-    CASE(exit_between_two_completions),
-    CASE(exit_from_a_completion_function),
-    CASE(exit_from_a_host_function),
-    CASE(exit_on_another_thread_with_a_closed_gate),
-    CASE(exit_with_a_closed_gate),
-    CASE(exit_with_a_release_under_way),
-    CASE(exit_with_a_value_that_never_comes),
-    CASE(exit_with_copies_of_static_memory),
-    CASE(exit_with_pending_completions),
-    CASE(first_use_from_many_threads),
-    CASE(first_use_of_the_default_stream_in_a_host_function),
-    CASE(fork_before_first_use),
-    CASE(fork_beside_busy_threads),
-    CASE(fork_beside_completions),
-    CASE(fork_in_a_host_function),
-    CASE(fork_inside_a_guard),
-    CASE(fork_then_exec),
-    CASE(fork_then_exit_in_the_child),
-    CASE(fork_then_use_in_the_child),
-    CASE(hang_report),
-    CASE(hang_report_of_an_event),
-    CASE(hang_report_of_memory),
-    CASE(hang_report_of_a_copy),
-    CASE(no_hang_report),
-    CASE(releases_without_a_thread),
-    CASE(quiesce_then_exit_with_a_closed_gate),
-    CASE(settings_not_understood),
-    CASE(static_buffers_of_a_resource),
-    CASE(static_guard),
-    CASE(static_objects),
-    CASE(static_thread_that_waits_for_the_device),
-    CASE(thread_local_guard),
-    CASE(thread_local_objects),
-    CASE(use_once),
-};
+#include "exit_cases.inc"
+    CASE(use_once)};
 
 }  // namespace
 

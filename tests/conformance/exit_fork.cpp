@@ -103,43 +103,11 @@ TEST_P(ExitFork, Passes) {
           "a forked child of several threads may wait for a lock of the sanitizer itself");
   expect_passes(GetParam());
 }
+#define CASE(name, ...) {#name __VA_OPT__(, ) __VA_ARGS__},
 constexpr Case cases[] = {
-    {"exit_beside_busy_completions"},
-    {"exit_beside_due_frees"},
-    {"exit_between_two_completions"},
-    {"exit_from_a_completion_function", 7},
-    {"exit_from_a_host_function", 7},
-    {"exit_on_another_thread_with_a_closed_gate", 7},
-    {"exit_with_a_closed_gate"},
-    {"exit_with_a_release_under_way"},
-    {"exit_with_a_value_that_never_comes"},
-    {"exit_with_copies_of_static_memory"},
-    {"exit_with_pending_completions"},
-    {"first_use_from_many_threads"},
-    {"first_use_of_the_default_stream_in_a_host_function"},
-    {"fork_before_first_use"},
-    {"fork_beside_busy_threads"},
-    {"fork_beside_completions"},
-    {"fork_in_a_host_function"},
-    {"fork_inside_a_guard"},
-    {"fork_then_exec"},
-    {"fork_then_exit_in_the_child"},
-    {"fork_then_use_in_the_child"},
-    {"hang_report"},
-    {"hang_report_of_an_event"},
-    {"hang_report_of_memory"},
-    {"hang_report_of_a_copy"},
-    {"no_hang_report"},
-    {"quiesce_then_exit_with_a_closed_gate"},
-    {"releases_without_a_thread"},
-    {"settings_not_understood"},
-    {"static_buffers_of_a_resource"},
-    {"static_guard"},
-    {"static_objects"},
-    {"static_thread_that_waits_for_the_device"},
-    {"thread_local_guard"},
-    {"thread_local_objects"},
+#include "exit_cases.inc"
 };
+#undef CASE
 const auto name_of = [](const auto& info) { return std::string{info.param.name}; };
 INSTANTIATE_TEST_SUITE_P(, ExitFork, testing::ValuesIn(cases), name_of);
 

@@ -249,7 +249,7 @@ class FirstUse : public testing::Test {
 
 constexpr int right = 0, wrong = 1, no_fault = 2;
 
-[[nodiscard]] int use_streams() {
+int use_streams() {
   std::atomic_int ran{0};
   const Stream stream;
   const StreamRef null = default_stream();

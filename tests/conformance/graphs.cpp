@@ -25,7 +25,7 @@ class Graphs : public GraphTest {
   }
   /// Fills the source with successive numbers.
   void number_source(int first) { count_from(*source, first); }
-  [[nodiscard]] bool result_is_numbered(int first) const {
+  bool result_is_numbered(int first) const {
     for (size_t i : range(count))
       if ((*result)[i] != first + static_cast<int>(i)) return false;
     return true;
@@ -605,13 +605,12 @@ template <class Capture>
 void capture_beside_questions(StreamRef asked, Capture capture_once) {
   const Stream dropper;
   int round = 0;
-  const auto until = std::chrono::steady_clock::now() + 1s;
-  for (; round < 20'000 && !testing::Test::HasFailure() && std::chrono::steady_clock::now() < until;
-       ++round) {
+  const auto until = Clock::now() + 1s;
+  for (; round < 20'000 && !testing::Test::HasFailure() && Clock::now() < until; ++round) {
     // From this drop on, the service thread queries the stream.
     auto dropped = std::make_shared<std::optional<DeviceBytes>>(std::in_place, 16, asked);
-    asked.launch_host_func([end = std::chrono::steady_clock::now() + 30us] {
-      while (std::chrono::steady_clock::now() < end) {
+    asked.launch_host_func([end = Clock::now() + 30us] {
+      while (Clock::now() < end) {
       }
     });
     dropper.launch_host_func([dropped] { dropped->reset(); });
@@ -645,8 +644,8 @@ TEST_F(Graphs, ABlockingStreamIsCapturedWhileMemoryOfTheDefaultStreamIsDropped) 
   std::thread dropping{[&] {
     while (!is_over) PinnedBytes{16}.record_stream(standard);
   }};
-  const auto until = std::chrono::steady_clock::now() + 1s;
-  while (!testing::Test::HasFailure() && std::chrono::steady_clock::now() < until)
+  const auto until = Clock::now() + 1s;
+  while (!testing::Test::HasFailure() && Clock::now() < until)
     EXPECT_NO_ERROR(drop(capture(blocking, [] {})));
   is_over = true;
   dropping.join();
@@ -1156,9 +1155,7 @@ class ForeignGraphs : public Graphs {
     SKIP_IF(test_support::vendor_function("StreamBeginCapture") == nullptr,
             "every capture is one of the library");
   }
-  [[nodiscard]] static bool can_own() {
-    return test_support::vendor_function("UserObjectCreate") != nullptr;
-  }
+  static bool can_own() { return test_support::vendor_function("UserObjectCreate") != nullptr; }
   /// `work(stream)` is captured and `is_right()` after each of two launches, in each mode; or it is
   /// refused where that may be, and the capture goes on.
   template <class Work, class Check>

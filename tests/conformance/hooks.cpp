@@ -165,7 +165,7 @@ void expect_wait(const char* name, F&& f) {
   expect_wait(#__VA_ARGS__, [&]([[maybe_unused]] const Stream& held) { __VA_ARGS__; })
 TEST_F(Hooks, EachWaitOfTheHostIsAnnounced) {
   constexpr std::chrono::seconds long_time{60};
-  const auto until = [&] { return std::chrono::steady_clock::now() + long_time; };
+  const auto until = [&] { return Clock::now() + long_time; };
   std::error_code code;
   EXPECT_WAIT(held.synchronize());
   EXPECT_WAIT(held.synchronize(code));

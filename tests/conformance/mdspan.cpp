@@ -24,7 +24,7 @@ struct View {
   static constexpr size_t rank() { return N; }
   size_t extent(size_t i) const { return extents[i]; }
   size_t stride(size_t i) const { return strides[i]; }
-  [[nodiscard]] bool is_strided() const { return strided; }
+  bool is_strided() const { return strided; }
   T* data_handle() const { return data; }
 };
 static_assert(detail::Mdspan<View<int, 3>>);

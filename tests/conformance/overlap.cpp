@@ -324,7 +324,7 @@ struct Mine : std::runtime_error {
 
 /// The chunk that the OverlapError names. Checks that the nested exception is Mine.
 template <class F>
-[[nodiscard]] size_t failed_chunk(F f) {
+size_t failed_chunk(F f) {
   try {
     f();
   } catch (const OverlapError& error) {

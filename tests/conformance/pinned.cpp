@@ -60,7 +60,7 @@ class PinnedMemory : public Conformance {
     PinnedPool::set_limit(now.in_use + now.cached + bytes);
   }
   /// Whether the block is one of those that the pool can hand out now.
-  [[nodiscard]] static bool can_get(const void* address) {
+  static bool can_get(const void* address) {
     std::vector<Buffer> all;
     while (code_of([&] { all.emplace_back(size); }) != errc::out_of_memory && all.size() < 100) {
     }
@@ -69,7 +69,7 @@ class PinnedMemory : public Conformance {
 
   /// Whether the pool can hand out so many blocks now. By the limit: a block may go back to the
   /// runtime, and come as another one.
-  [[nodiscard]] static bool has_room(size_t count = 1) {
+  static bool has_room(size_t count = 1) {
     std::vector<Buffer> all;
     return code_of([&] {
              while (all.size() < count) all.emplace_back(size);

@@ -41,6 +41,6 @@ void expect_refused(const std::string& what, std::optional<runnel::errc> code, F
 }
 
 /// Runs the case of two processes with that name, or its other process; -1 if there is none.
-[[nodiscard]] int run_shared_case(int argc, char** argv);
+int run_shared_case(int argc, char** argv);
 
 }  // namespace process_cases

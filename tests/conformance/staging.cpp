@@ -49,7 +49,7 @@ class RoundTrip {
             {Pageable::stage});
     up.wait_stream(down);
   }
-  [[nodiscard]] bool arrived() const {
+  bool arrived() const {
     for (size_t row : range(height_)) {
       const unsigned char* const begin = back_.data() + row * to_pitch_;
       if (std::memcmp(begin, source_ + row * from_pitch_, width_) != 0) return false;
@@ -169,7 +169,7 @@ class Mapping {
   ~Mapping() {
     if (*this) munmap(begin_, bytes_);
   }
-  [[nodiscard]] explicit operator bool() const { return begin_ != MAP_FAILED; }
+  explicit operator bool() const { return begin_ != MAP_FAILED; }
   unsigned char* data() const { return static_cast<unsigned char*>(begin_); }
   std::span<unsigned char> span() const { return {data(), bytes_}; }
 
@@ -331,7 +331,7 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
       EXPECT_EQ(copy_batch(stream, both).nothing, 0U);
       stream.synchronize();
       Bytes back(bytes);
-      copy_bytes(stream, back.data(), there.data(), bytes);
+      copy(stream, back, there);
       stream.synchronize();
       EXPECT_TRUE(back == expected);
     }
@@ -425,7 +425,7 @@ void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool 
   EXPECT_TRUE(went_on);
   Bytes back(1000);
   copy_bytes(stream, there.data(), noise().data(), back.size());
-  copy_bytes(stream, back.data(), there.data(), back.size());
+  copy(stream, back, there);
   stream.synchronize();
   EXPECT_EQ(std::memcmp(back.data(), noise().data(), back.size()), 0);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making streams, their priorities and their identity.
 #include <climits>
-#include <map>
 #include <unordered_map>
 
 #include "support.hpp"

@@ -149,7 +149,7 @@ class Log {
     return state_->entries;
   }
   size_t size() const { return entries().size(); }
-  [[nodiscard]] bool has(const std::string& entry) const {
+  bool has(const std::string& entry) const {
     const auto all = entries();
     return std::ranges::find(all, entry) != all.end();
   }
@@ -165,7 +165,7 @@ class Log {
 using Entries = std::vector<std::string>;
 
 /// A number that begins at 0, for functions of which each keeps it alive.
-[[nodiscard]] inline auto shared_count() { return std::make_shared<std::atomic_int>(0); }
+inline auto shared_count() { return std::make_shared<std::atomic_int>(0); }
 
 /// Whether the text says what could not be done, and why.
 inline void expect_sentence(const Error& error) {
@@ -191,7 +191,7 @@ template <class F>
 inline const std::error_code nothing_thrown{};
 /// The text of the Error that `f` throws; "" if it throws nothing.
 template <class F>
-[[nodiscard]] std::string text_of(F&& f) {
+std::string text_of(F&& f) {
   try {
     static_cast<void>(std::forward<F>(f)());
     return "";
@@ -211,7 +211,7 @@ template <class F>
 #define TEXT_OF(...) text_of([&] { static_cast<void>(__VA_ARGS__); })
 /// Expects the text to have that part.
 #define EXPECT_SAYS(text, part) EXPECT_PRED2(says, text, part)
-[[nodiscard]] inline bool says(const std::string& text, const std::string& part) {
+inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 /// Expects the current stream, or device, to be this one.
@@ -238,7 +238,7 @@ void expect_waits(StreamRef held, StreamRef waiter, F&& link) {
 
 /// How many elements are not `value`.
 template <class Range, class T>
-[[nodiscard]] std::ptrdiff_t others(const Range& range, const T& value) {
+std::ptrdiff_t others(const Range& range, const T& value) {
   return std::ssize(range) - std::count(std::begin(range), std::end(range), value);
 }
 
@@ -268,7 +268,7 @@ struct Foreign {
 
 /// The elements, once the stream has come to the copy.
 template <class Buffer>
-[[nodiscard]] auto read_back(StreamRef stream, const Buffer& from) {
+auto read_back(StreamRef stream, const Buffer& from) {
   std::vector<std::remove_const_t<std::remove_pointer_t<decltype(from.data())>>> all(from.size());
   copy(stream, all, from);
   stream.synchronize();
@@ -296,7 +296,7 @@ class Standstills {
   Standstills& operator=(const Standstills&) = delete;
   ~Standstills() { drop(longest()); }
   /// The longest one until now. Ends the notes.
-  [[nodiscard]] Clock::duration longest() {
+  Clock::duration longest() {
     is_over_ = true;
     if (beats_.joinable()) beats_.join();
     return longest_;
@@ -403,7 +403,7 @@ class AllocationFault {
   AllocationFault& operator=(const AllocationFault&) = delete;
   ~AllocationFault();
   /// Whether that call was made, and so failed.
-  [[nodiscard]] bool happened() const noexcept;
+  bool happened() const noexcept;
 };
 
 /// Makes the start of every thread fail, except the first `spared` ones. Requires: there is no
@@ -442,17 +442,17 @@ void expect_no_growth(int rounds, Round round, Settle settle = [] {}) {
 }
 
 /// Whether the environment has RUNNEL_LONG_TESTS=1, which selects sizes that take minutes.
-[[nodiscard]] bool long_tests();
+bool long_tests();
 /// Whether host functions of other streams can run while a host function blocks. A GPU's runtime
 /// may run one at a time.
-[[nodiscard]] bool host_functions_overlap();
+bool host_functions_overlap();
 
 /// Whether streams run on threads of this process instead of a GPU.
-[[nodiscard]] bool streams_are_threads();
+bool streams_are_threads();
 
 /// Whether copies of pageable memory are staged, and the system can tell whether a page is
 /// accessible (Linux 6.11).
-[[nodiscard]] bool pages_can_be_asked_about();
+bool pages_can_be_asked_about();
 
 /// The counts that a test must leave unchanged. Pooled events are not included, because the library
 /// keeps them for reuse.
@@ -467,7 +467,7 @@ class Conformance : public testing::Test {
 
   /// Enqueues a fill and waits for it; false if that takes longer than `patience`. A fill runs even
   /// if a host function is blocked.
-  [[nodiscard]] bool runs(StreamRef stream);
+  bool runs(StreamRef stream);
   static Device device() { return Device::current(); }
 
  private:

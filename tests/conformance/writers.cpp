@@ -35,7 +35,7 @@ void expect_new_bytes(StreamRef stream, int rounds, Launch launch) {
     while (stage != 1) std::this_thread::yield();
     copy_bytes(stream, there.data(), source.data(), bytes);
     stage = 2;
-    copy_bytes(stream, back.data(), there.data(), bytes);
+    copy(stream, back, there);
     stream.synchronize();
     other.join();
     stale += std::count(back.begin(), back.begin() + static_cast<std::ptrdiff_t>(bytes), fresh) !=
@@ -73,7 +73,7 @@ void expect_order(Write write) {
     reader.wait_stream(writer);
     copy_bytes(reader, there.data(), source.data(), bytes);
     gate.open();
-    copy_bytes(reader, back.data(), there.data(), bytes);
+    copy(reader, back, there);
     reader.synchronize();
     EXPECT_ALL(back, 2) << bytes;
   }
@@ -121,16 +121,15 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
     copy_bytes(stream, there.data(), source.data(), bytes);
     std::ranges::fill(source, 2);
     std::atomic_ref{value[0]}.store(number, std::memory_order_release);
-    copy_bytes(stream, back.data(), there.data(), bytes);
+    copy(stream, back, there);
     stream.synchronize();
     EXPECT_ALL(back, 2) << bytes;
   }
 }
 
 /// The result of copying behind a host function. What is inlined may be overwritten at once.
-[[nodiscard]] CopyResult copied_behind(StreamRef stream, size_t bytes,
-                                       HostFunctionOptions of_function,
-                                       const CopyOptions& options = {}) {
+CopyResult copied_behind(StreamRef stream, size_t bytes, HostFunctionOptions of_function,
+                         const CopyOptions& options = {}) {
   DeviceBytes there{bytes, stream};
   Bytes source(bytes, 1), back(bytes);
   stream.synchronize();
@@ -138,7 +137,7 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
   if (done == CopyResult::inlined) std::ranges::fill(source, 2);
   gate.open();
-  copy_bytes(stream, back.data(), there.data(), bytes);
+  copy(stream, back, there);
   stream.synchronize();
   EXPECT_ALL(back, 1);
   return done;

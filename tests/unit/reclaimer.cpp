@@ -10,6 +10,7 @@
 namespace {
 
 using namespace runnel;
+using namespace std::chrono_literals;
 using conformance::Gate, conformance::eventually;
 using detail::Deferred;
 using detail::DeferredWork;
@@ -115,11 +116,11 @@ TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
     own.launch_host_func([] {});
     work.own = point_of(own);
     is_held = true;
-    while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    while (!is_over) std::this_thread::sleep_for(1ms);
   }};
   for (test_support::Pauses pause; !is_held;) pause();
   run_after(work);
-  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  std::this_thread::sleep_for(20ms);
   EXPECT_FALSE(work.has_run);
   if (detail::complete_deferred_work())
     EXPECT_TRUE(comes(work));
@@ -142,7 +143,7 @@ TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNoEventReports) {
   other.synchronize();
   run_after(work);
   EXPECT_TRUE(gate.reached());
-  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  std::this_thread::sleep_for(20ms);
   EXPECT_FALSE(work.has_run);
   gate.open();
   EXPECT_TRUE(comes(work));
@@ -163,7 +164,7 @@ TEST_F(Reclaiming, ManyThatWaitForOneStreamAreCheap) {
   const auto begin = std::chrono::steady_clock::now();
   gate.open();
   for (const Work& work : all) EXPECT_TRUE(comes(work));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{5});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
 
 /// The mark's native event may have been recorded in a capture before.

@@ -4,8 +4,6 @@
 #include "base/spin_lock.hpp"
 #include "support.hpp"
 
-#include <utility>
-
 namespace {
 
 using namespace checks;

@@ -10,7 +10,6 @@
 #include "copy/staging/workers.hpp"
 #include "device.hpp"
 
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -36,4 +36,6 @@ inline void increment(runnel::StreamRef stream, runnel::DeviceSpan<int> values) 
   increment(stream, values.data(), values.size());
 }
 
+inline void wait_for_device() { runnel::Device::current().synchronize(); }
+
 }  // namespace races

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     for (const races::Case& each : cases)
       if (argc == 2 && std::strcmp(argv[1], each.name) == 0) {
         each.run();
-        runnel::Device::current().synchronize();  // everything has run, so that nothing is missed
+        races::wait_for_device();  // everything has run, so that nothing is missed
         std::printf("done\n");
         return 0;
       }

@@ -19,7 +19,7 @@ void copies_overlap_in_part() {  // race
   second.wait_stream(first);
   copy(first, x.span().subspan(0, 150), std::span{values}.first(150));       // one
   copy(second, x.span().subspan(100), std::span{values}.last(count - 100));  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void copies_side_by_side() {  // no race
@@ -42,7 +42,7 @@ void pitched_copies_overlap() {  // race
   const Stream first, second;
   copy_2d(first, matrix.data(), pitch, values.data(), pitch, 9 * sizeof(int), 16);       // one
   copy_2d(second, matrix.data() + 8, pitch, values.data(), pitch, 8 * sizeof(int), 16);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // The ranges meet, the rows do not.
@@ -52,7 +52,7 @@ void pitched_copies_side_by_side() {  // no race
   const Stream first, second;
   copy_2d(first, matrix.data(), pitch, values.data(), pitch, 8 * sizeof(int), 16);
   copy_2d(second, matrix.data() + 8, pitch, values.data(), pitch, 8 * sizeof(int), 16);
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void fill_and_copy() {  // race
@@ -62,7 +62,7 @@ void fill_and_copy() {  // race
   second.wait_stream(first);
   fill(first, x, 3);        // one
   copy(second, x, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // A fill with elements that no runtime call sets goes through copies.
@@ -74,7 +74,7 @@ void fill_of_wide_elements() {  // race
   const Stream first, second;
   fill(first, values, Wide{{1, 2, 3}});   // one
   fill(second, values, Wide{{4, 5, 6}});  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void batch_and_kernel() {  // race
@@ -85,7 +85,7 @@ void batch_and_kernel() {  // race
                                                 copy_operation(b, values)};
   copy_batch(first, operations);  // one
   increment(second, b);           // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // The buffer is freed in the order of `first`, while `second` still uses it.
@@ -98,7 +98,7 @@ void record_stream_is_missing() {  // race
     second.wait_stream(first);
     copy(second, back, x.span());  // one
   }  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 /// `use(second, back, x)` uses buffers of one stream on another one. Each is dropped behind that.
@@ -170,7 +170,7 @@ void two_leases() {  // race
   const StreamLease first = pool.acquire(), second = pool.acquire();
   increment(first, values);   // one
   increment(second, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // A stream's next holder comes after the last one.

@@ -19,7 +19,7 @@ void missing_wait_stream() {  // race
   DeviceBuffer<int> x{count, up};
   copy(up, x, values);  // one
   copy(down, back, x);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void wait_stream() {  // no race
@@ -43,7 +43,7 @@ void waits_for_the_wrong_stream() {  // race
   increment(another, others);
   down.wait_stream(another);
   increment(down, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // A wait covers only what was submitted before it.
@@ -53,7 +53,7 @@ void waits_too_early() {  // race
   second.wait_stream(first);
   increment(first, values);   // one
   increment(second, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // The event marks what came before the record, not the kernel behind it.
@@ -64,7 +64,7 @@ void recorded_too_early() {  // race
   increment(first, values);  // one
   second.wait_event(done);
   increment(second, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // The second record replaces the first one.
@@ -77,7 +77,7 @@ void recorded_again_elsewhere() {  // race
   another.record_event(done);
   last.wait_event(done);
   increment(last, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // A wait binds to the record that is current at the call.
@@ -103,7 +103,7 @@ void waits_before_the_record() {  // race
   increment(first, values);  // one
   first.record_event(done);
   increment(second, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // What the second stream read, the first one must not overwrite before.
@@ -116,7 +116,7 @@ void missing_wait_back() {  // race
   down.wait_stream(up);
   copy(down, back, x);  // one
   fill(up, x, 0);       // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void through_a_third_stream() {  // no race
@@ -248,7 +248,7 @@ void default_and_not_blocking() {  // race
   const Stream stream;
   increment(stream, values);                              // one
   increment(Device::current().default_stream(), values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // Two blocking streams have no order between them.
@@ -257,7 +257,7 @@ void blocking_and_blocking() {  // race
   const Stream first{StreamOptions{.blocking = true}}, second{StreamOptions{.blocking = true}};
   increment(first, values);   // one
   increment(second, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 // The function still uses what its reference referred to.
@@ -284,7 +284,7 @@ void host_reads_after_the_end_of_a_stream() {  // race
   increment(*stream, values);  // one
   stream.reset();
   ++values[0];  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void device_synchronize_after_the_end() {  // no race
@@ -292,7 +292,7 @@ void device_synchronize_after_the_end() {  // no race
   std::optional<Stream> stream{std::in_place};
   increment(*stream, values);
   stream.reset();
-  Device::current().synchronize();
+  wait_for_device();
   ++values[0];
 }
 
@@ -315,7 +315,7 @@ void two_threads() {  // race
   const Stream first, second;
   std::thread{[&] { increment(first, values); }}.join();   // one
   std::thread{[&] { increment(second, values); }}.join();  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 void two_threads_with_an_event() {  // no race
@@ -351,7 +351,7 @@ void two_threads_one_stream() {  // no race
 void thread_default_stream() {  // no race
   Values values(count, 1);
   std::thread{[&] { increment(StreamRef::per_thread_default(Device::current()), values); }}.join();
-  Device::current().synchronize();
+  wait_for_device();
   ++values[0];
 }
 
@@ -363,7 +363,7 @@ void touches_the_stream_again() {  // race
   increment(first, values);  // one
   for (int i = 0; i < 20; ++i) increment(first, others);
   increment(second, values);  // other
-  Device::current().synchronize();
+  wait_for_device();
 }
 
 }  // namespace

@@ -26,9 +26,7 @@ template <class... Values>
 struct Receiver {
   using receiver_concept = stdexec::receiver_t;
   struct Environment {
-    [[nodiscard]] stdexec::inplace_stop_token query(stdexec::get_stop_token_t) const noexcept {
-      return token;
-    }
+    stdexec::inplace_stop_token query(stdexec::get_stop_token_t) const noexcept { return token; }
     stdexec::inplace_stop_token token;
   };
 
@@ -37,7 +35,7 @@ struct Receiver {
   }
   void set_error(std::exception_ptr error) noexcept { ended->set_value(std::move(error)); }
   void set_stopped() noexcept { ended->set_value(Stopped{}); }
-  [[nodiscard]] Environment get_env() const noexcept { return {token}; }
+  Environment get_env() const noexcept { return {token}; }
 
   std::promise<Ended<Values...>>* ended;
   stdexec::inplace_stop_token token;
@@ -52,7 +50,7 @@ class Started {
   void start() noexcept { stdexec::start(operation_); }
   [[nodiscard]] bool has_ended() const { return ended_.wait_for(0s) == std::future_status::ready; }
   /// Waits for the end.
-  [[nodiscard]] Ended<Values...> end() {
+  Ended<Values...> end() {
     if (ended_.wait_for(patience) != std::future_status::ready)
       throw std::logic_error{"the operation does not end"};
     return ended_.get();
@@ -73,11 +71,11 @@ class Started {
 };
 
 template <class... Values, class Sender>
-[[nodiscard]] auto operation_of(Sender sender, stdexec::inplace_stop_token token = {}) {
+auto operation_of(Sender sender, stdexec::inplace_stop_token token = {}) {
   return Started<Sender, Values...>{std::move(sender), token};
 }
 template <class Sender>
-[[nodiscard]] std::error_code code_of_start(Sender sender) {
+std::error_code code_of_start(Sender sender) {
   auto operation = operation_of(std::move(sender));
   operation.start();
   return code_of([&] { operation.get(); });

@@ -52,7 +52,7 @@ class Gate {
 
   void open() { std::atomic_ref{flags_[0]}.store(1); }
   /// False if the kernel did not wait for `open()` any longer. Requires: the kernel has run.
-  [[nodiscard]] bool was_opened() const { return flags_[2] == 1; }
+  bool was_opened() const { return flags_[2] == 1; }
 
  private:
   PinnedBuffer<int> flags_{3};

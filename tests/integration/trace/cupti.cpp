@@ -16,7 +16,6 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include "../../../backends/cuda/activities.hpp"

@@ -16,6 +16,7 @@
 
 namespace {
 using namespace runnel;
+using namespace std::chrono_literals;
 
 constexpr std::size_t count = 1 << 20;
 
@@ -27,7 +28,7 @@ void work() {
   PinnedBuffer<int> pinned{count};
   DeviceBuffer<int> buffer{count, up};
   // so that the copies find a busy stream
-  up.launch_host_func([] { std::this_thread::sleep_for(std::chrono::milliseconds{5}); });
+  up.launch_host_func([] { std::this_thread::sleep_for(5ms); });
   copy(up, buffer, pinned);
   copy(up, buffer, values);
   {
@@ -144,7 +145,7 @@ int use_from_threads(const char* file) {
 int end_while_busy() {
   static Stream stream;
   PinnedBuffer<int> pinned{count};
-  stream.launch_host_func([] { std::this_thread::sleep_for(std::chrono::milliseconds{200}); });
+  stream.launch_host_func([] { std::this_thread::sleep_for(200ms); });
   static DeviceBuffer<int> buffer{count, stream};
   copy(stream, buffer, pinned);
   return 0;

@@ -2,13 +2,11 @@
 /// Ends or forks a process while other threads enqueue, copy, record, and make and destroy objects.
 /// `exits <case>` runs a case once: it must end in time, with status 0 for a fork and 3 for an
 /// exit. Without arguments it lists the cases.
-#include <signal.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string_view>
 #include <vector>

@@ -5,8 +5,6 @@
 #include <link.h>
 #include <sys/mman.h>
 
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 

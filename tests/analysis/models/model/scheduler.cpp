@@ -3,7 +3,6 @@
 #include "state.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace model {
 namespace {

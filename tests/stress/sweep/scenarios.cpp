@@ -606,7 +606,7 @@ void buffers_changed(Checker& c) {
     }
   };
   ATTEMPT(b.stream->launch_host_func([] { std::this_thread::sleep_for(2ms); }));
-  ATTEMPT(value = completed_get(*b.stream, *copied, 255));
+  ATTEMPT(value = completed_get(*b.stream, *copied, size_t{255}));
   c.require(value == 7, "the element has another value");
   ATTEMPT(copied->set_stream(first.default_stream()));
   DeviceSpan<int> released;

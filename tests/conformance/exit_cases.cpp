@@ -457,8 +457,7 @@ void exit_beside_due_frees() {
   }
   const Stream own;
   const Stream other;
-  std::promise<void> gate;
-  other.launch_host_func([future = gate.get_future()] { future.wait(); });
+  std::promise<void>& gate = hold(other);
   {
     std::vector<DeviceInts> blocks;
     for (int i = 0; i < 3000; ++i) record_use(other, blocks.emplace_back(1, own));

@@ -934,7 +934,7 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
 
 /// Such a capture gives no graph that could use the buffer.
 TEST_F(Graphs, ABufferThatIsDroppedInABrokenCaptureIsFreed) {
-  constexpr std::size_t bytes = std::size_t{64} << 20;
+  constexpr std::size_t bytes = size_t{64} << 20;
   const Stream other;
   const Event outside = other.record_event();
   other.synchronize();

@@ -108,6 +108,29 @@ TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
   EXPECT_LT(most, max_waiting);
 }
 
+/// Leaves no room in a stream, behind a gate.
+class Filler {
+ public:
+  explicit Filler(StreamRef stream)
+      : gate_{stream}, thread_{[this, stream] {
+          while (enqueued_ < 4000) enqueue_nothing(stream), ++enqueued_;
+        }} {
+    for (int seen = -1; seen != enqueued_ && enqueued_ < 4000;) {
+      seen = enqueued_;
+      std::this_thread::sleep_for(30ms);
+    }
+  }
+  ~Filler() {
+    gate_.open();
+    thread_.join();
+  }
+
+ private:
+  Gate gate_;
+  std::atomic_int enqueued_{0};
+  std::thread thread_;
+};
+
 /// A stream without room for more, behind a gate. A host function of the stream has dropped memory
 /// that the stream uses.
 template <class Memory>
@@ -116,36 +139,26 @@ class FullStream {
   template <class Make>
   explicit FullStream(Make make) {
     auto dropped = std::make_shared<std::optional<Memory>>(make());
-    (*dropped)->record_stream(stream);
-    Gate first{stream};
+    (*dropped)->record_stream(stream_);
+    Gate first{stream_};
     std::atomic_bool has_dropped{false};
-    stream.launch_host_func([&has_dropped, dropped = std::move(dropped)] {
+    stream_.launch_host_func([&has_dropped, dropped = std::move(dropped)] {
       dropped->reset();
       has_dropped = true;
     });
-    gate.close_on(stream);
-    filler_ = std::thread{[this] {
-      while (enqueued_ < 4000) enqueue_nothing(stream), ++enqueued_;
-    }};
-    for (int seen = -1; seen != enqueued_ && enqueued_ < 4000;) {
-      seen = enqueued_;
-      std::this_thread::sleep_for(30ms);
-    }
+    filler_.emplace(stream_);
     first.open();
     EXPECT_EVENTUALLY(has_dropped.load());
     std::this_thread::sleep_for(20ms);  // Then the filler has taken the room again.
   }
   ~FullStream() {
-    gate.open();
-    filler_.join();
-    stream.synchronize();
+    filler_.reset();
+    stream_.synchronize();
   }
 
  private:
-  Stream stream;
-  Gate gate;
-  std::atomic_int enqueued_{0};
-  std::thread filler_;
+  Stream stream_;
+  std::optional<Filler> filler_;
 };
 
 using FullStreams = Conformance;
@@ -171,20 +184,11 @@ TEST_F(FullStreams, ACaptureOfABlockingStreamBeginsBesideAFullDefaultStream) {
   const StreamRef standard = device().default_stream();
   std::optional<PinnedBytes> block{4096};
   block->record_stream(standard);
-  Gate gate{standard};
-  std::atomic_int enqueued{0};
-  std::thread filler{[&] {
-    for (; enqueued < 4000; ++enqueued) enqueue_nothing(standard);
-  }};
-  for (int seen = -1; seen != enqueued;) {
-    seen = enqueued;
-    std::this_thread::sleep_for(30ms);
-  }
+  std::optional<Filler> filler{standard};
   std::thread dropping{[&] { block.reset(); }};
   std::this_thread::sleep_for(20ms);
   drop(capture(blocking, [] {}));
-  gate.open();
-  filler.join();
+  filler.reset();
   dropping.join();
 }
 

@@ -27,24 +27,22 @@ void count_allocation() {
     throw std::bad_alloc{};
 }
 
-void* allocate(std::size_t bytes) {
+void* allocate(size_t bytes) {
   count_allocation();
   if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
   throw std::bad_alloc{};
 }
-void* allocate(std::size_t bytes, std::align_val_t alignment) {
+void* allocate(size_t bytes, std::align_val_t alignment) {
   count_allocation();
-  const auto unit = static_cast<std::size_t>(alignment);
+  const auto unit = static_cast<size_t>(alignment);
   if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return block;
   throw std::bad_alloc{};
 }
 }  // namespace
 
 // The library uses these replacements of the executable too.
-void* operator new(std::size_t bytes) { return allocate(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, alignment);
-}
+void* operator new(size_t bytes) { return allocate(bytes); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }

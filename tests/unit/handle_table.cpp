@@ -8,26 +8,28 @@
 #include <memory>
 #include <vector>
 
+using std::size_t;
+
 namespace {
 
 using namespace runnel::detail;
 
 class HandleTables : public testing::Test {
  protected:
-  static constexpr std::size_t count = 3000;
+  static constexpr size_t count = 3000;
 
   HandleTables() : slots_(std::make_unique<std::vector<Slot>>(count)) {
-    for (std::size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i) {
       slot(i).handle = handle(i);
       table_->insert(slot(i));
     }
   }
-  static runnel::native::stream handle(std::size_t i) {
+  static runnel::native::stream handle(size_t i) {
     return reinterpret_cast<runnel::native::stream>((i + 1) * 64);
   }
-  Slot& slot(std::size_t i) { return (*slots_)[i]; }
+  Slot& slot(size_t i) { return (*slots_)[i]; }
   HandleTable& table() { return *table_; }
-  std::vector<Slot*> found(std::size_t i) {
+  std::vector<Slot*> found(size_t i) {
     std::vector<Slot*> slots;
     table_->for_each(handle(i), [&](Slot& each) { slots.push_back(&each); });
     return slots;
@@ -39,7 +41,7 @@ class HandleTables : public testing::Test {
 };
 
 TEST_F(HandleTables, FindsEachHandleThoughBucketsAreShared) {
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(found(i), std::vector<Slot*>{&slot(i)}) << i;
+  for (size_t i = 0; i < count; ++i) ASSERT_EQ(found(i), std::vector<Slot*>{&slot(i)}) << i;
   EXPECT_TRUE(found(count).empty());
 }
 
@@ -52,9 +54,9 @@ TEST_F(HandleTables, FindsAllSlotsOfOneHandle) {
 }
 
 TEST_F(HandleTables, AnErasedSlotHidesNoOther) {
-  for (std::size_t i = 0; i < count; i += 2) table().erase(slot(i));
+  for (size_t i = 0; i < count; i += 2) table().erase(slot(i));
   table().erase(slot(0));  // does nothing
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(found(i).size(), i % 2) << i;
+  for (size_t i = 0; i < count; ++i) ASSERT_EQ(found(i).size(), i % 2) << i;
   table().for_each(handle(1), [&](Slot& each) { table().erase(each); });
   EXPECT_TRUE(found(1).empty());
 }

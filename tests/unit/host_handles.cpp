@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <optional>
 
+using std::uintptr_t;
+
 namespace {
 using namespace runnel;
 
@@ -23,7 +25,7 @@ std::optional<errc> code_of(F&& call) {
   }
 }
 
-native::stream number(std::uintptr_t value) { return reinterpret_cast<native::stream>(value); }
+native::stream number(uintptr_t value) { return reinterpret_cast<native::stream>(value); }
 
 void expect_refused(native::stream handle) {
   const Device device{0};
@@ -40,10 +42,10 @@ void expect_refused(native::stream handle) {
 
 TEST(HostHandles, AnyOtherNumberIsRefused) {
   const Stream stream;
-  const auto known = reinterpret_cast<std::uintptr_t>(stream.native());
+  const auto known = reinterpret_cast<uintptr_t>(stream.native());
   int local = 0;
-  for (const std::uintptr_t value : {std::uintptr_t{3}, std::uintptr_t{12345}, known + 1, known - 8,
-                                     reinterpret_cast<std::uintptr_t>(&local), UINTPTR_MAX})
+  for (const uintptr_t value : {uintptr_t{3}, uintptr_t{12345}, known + 1, known - 8,
+                                reinterpret_cast<uintptr_t>(&local), UINTPTR_MAX})
     expect_refused(number(value));
 }
 

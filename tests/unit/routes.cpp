@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+using std::size_t;
+
 using namespace runnel;
 using namespace runnel::detail;
 
@@ -42,15 +44,15 @@ struct Sides {
 
 alignas(8) unsigned char source[8], destination[8];  // addresses only
 
-CopyRequest request_of(std::size_t bytes, Pageable policy = Pageable::stage) {
+CopyRequest request_of(size_t bytes, Pageable policy = Pageable::stage) {
   return {{destination, bytes, source, bytes, bytes, 1}, std::nullopt, std::nullopt, policy};
 }
-FillRequest fill_of(std::size_t element_bytes) {
-  const std::size_t bytes = 32 * element_bytes;
+FillRequest fill_of(size_t element_bytes) {
+  const size_t bytes = 32 * element_bytes;
   return {destination, bytes, bytes, 1, source, element_bytes, std::nullopt};
 }
 
-constexpr std::size_t small = 1000, medium = 100'000, large = 1'000'000;
+constexpr size_t small = 1000, medium = 100'000, large = 1'000'000;
 const CopyRequest blocking = request_of(large, Pageable::block),
                   refusing = request_of(small, Pageable::refuse);
 constexpr Sides reads_tables{.from = pageable, .reads_pageable = true},
@@ -127,7 +129,7 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
   constexpr Sides up{device, pageable}, down{pageable, device};
   constexpr Sides pinned_hosts{pinned, pinned};
   constexpr Sides pageable_hosts{pageable, pageable};
-  for (const std::size_t bytes : {small, medium, large}) {
+  for (const size_t bytes : {small, medium, large}) {
     expect_routes<Row>({
         {"up", request_of(bytes), up, refused_in_capture, captured},
         {"down", request_of(bytes), down, refused_in_capture, captured},

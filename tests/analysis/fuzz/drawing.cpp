@@ -15,24 +15,26 @@
 #include <utility>
 #include <vector>
 
+using std::size_t, std::uint8_t;
+
 namespace {
 
 /// Takes values from the fuzzer's bytes; zeros at their end.
 class Bytes {
  public:
-  Bytes(const std::uint8_t* data, std::size_t size) : data_{data}, size_{size} {}
+  Bytes(const uint8_t* data, size_t size) : data_{data}, size_{size} {}
   bool empty() const { return size_ == 0; }
   template <class T>
   T take() {
     T value{};
-    const std::size_t count = std::min(sizeof value, size_);
+    const size_t count = std::min(sizeof value, size_);
     if (count > 0) std::memcpy(&value, data_, count);
     data_ += count;
     size_ -= count;
     return value;
   }
   std::string text() {
-    const std::size_t count = std::min<std::size_t>(take<std::uint8_t>() % 40, size_);
+    const size_t count = std::min<size_t>(take<uint8_t>() % 40, size_);
     std::string result{reinterpret_cast<const char*>(data_), count};
     data_ += count;
     size_ -= count;
@@ -40,8 +42,8 @@ class Bytes {
   }
 
  private:
-  const std::uint8_t* data_;
-  std::size_t size_;
+  const uint8_t* data_;
+  size_t size_;
 };
 
 void require(bool holds) {
@@ -67,7 +69,7 @@ void require_svg(const std::string& text) {
 }
 
 /// One step after the other, as a clock gives them.
-runnel::OverlapChunkTimes chunk_times(Bytes& bytes, std::size_t chunk) {
+runnel::OverlapChunkTimes chunk_times(Bytes& bytes, size_t chunk) {
   runnel::OverlapChunkTimes times{};
   times.chunk = chunk;
   times.buffer = chunk % 4;
@@ -83,20 +85,20 @@ runnel::OverlapChunkTimes chunk_times(Bytes& bytes, std::size_t chunk) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes bytes{data, size};
   const std::string name = bytes.text();
   require_json(tool::to_line({{name, bytes.text()}}));
 
   const tool::TimelineText text{bytes.text(), bytes.text()};
   const bool by_step = bytes.take<bool>();
-  const std::size_t streams = 1 + bytes.take<std::uint8_t>() % 32;
+  const size_t streams = 1 + bytes.take<uint8_t>() % 32;
   std::vector<runnel::OverlapChunkTimes> times;
   while (!bytes.empty() && times.size() < 64) times.push_back(chunk_times(bytes, times.size()));
   const auto strategy = by_step ? runnel::OverlapStrategy::copy_compute_copy
                                 : runnel::OverlapStrategy::stream_per_chunk;
   const std::vector<tool::Lane> lanes = tool::lanes_of(times, strategy, streams);
-  require_svg(tool::draw_timeline(lanes, times.size() + bytes.take<std::uint8_t>(), text));
+  require_svg(tool::draw_timeline(lanes, times.size() + bytes.take<uint8_t>(), text));
   require_json(tool::trace_events(lanes, name));
   return 0;
 }

@@ -11,12 +11,14 @@
 #include <string>
 #include <string_view>
 
+using std::uint64_t;
+
 namespace {
 
 __extension__ typedef unsigned __int128 Wide;
 
 /// Digits, then a unit or nothing, then an ending or nothing. Nothing if the number does not fit.
-std::optional<std::uint64_t> slow_parse(std::string_view text) {
+std::optional<uint64_t> slow_parse(std::string_view text) {
   constexpr std::string_view units = "KMGT";
   Wide number = 0;
   std::size_t digits = 0;
@@ -35,7 +37,7 @@ std::optional<std::uint64_t> slow_parse(std::string_view text) {
     }
   const bool ends = rest.empty() || rest == "B" || (has_unit && rest == "iB");
   if (!ends || number > UINT64_MAX) return std::nullopt;
-  return static_cast<std::uint64_t>(number);
+  return static_cast<uint64_t>(number);
 }
 
 }  // namespace
@@ -43,18 +45,18 @@ std::optional<std::uint64_t> slow_parse(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text{reinterpret_cast<const char*>(data), size};
 
-  const std::optional<std::uint64_t> expected = slow_parse(text);
+  const std::optional<uint64_t> expected = slow_parse(text);
   const runnel::detail::ParsedSize parsed = runnel::detail::parse_size(text);
   if (parsed.fault == runnel::detail::SizeFault::none ? expected != parsed.bytes
                                                       : expected || parsed.bytes != 0)
     std::abort();
 
-  std::optional<std::uint64_t> option;
+  std::optional<uint64_t> option;
   try {
     option = tool::parse_size("--chunk", text);
   } catch (const tool::Failure&) {
   }
-  if (option != (expected == std::uint64_t{0} ? std::nullopt : expected)) std::abort();
+  if (option != (expected == uint64_t{0} ? std::nullopt : expected)) std::abort();
   if (option && tool::to_text(*option).empty()) std::abort();
   return 0;
 }

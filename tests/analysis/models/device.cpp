@@ -19,6 +19,8 @@
 #include <cstring>
 #include <utility>
 
+using std::size_t, std::uint64_t;
+
 namespace checks {
 
 int failing_copy = 0;
@@ -136,7 +138,7 @@ status event_create(native::event& event, EventKind) noexcept {
 }
 status event_destroy(native::event) noexcept { return ok; }
 status event_record(native::event event, native::stream stream) noexcept {
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   {
     if (stream->is_destroyed) model::fail("a destroyed stream is used");
     const std::lock_guard lock{stream->mutex};
@@ -166,19 +168,18 @@ status event_query(native::event event) noexcept {
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   return checks::submit(stream, [=] { function(data); }), ok;
 }
-status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+status copy_async(void* to, const void* from, size_t bytes, native::stream stream) noexcept {
   if (checks::copies_so_far.fetch_add(1, std::memory_order_relaxed) + 1 == checks::failing_copy)
     return checks::failed;
   return checks::submit(stream, [=] { std::memcpy(to, from, bytes); }), ok;
 }
-status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes,
-                        std::size_t count, native::stream stream) noexcept {
-  for (std::size_t i = 0; i < count; ++i)
+status copy_batch_async(void* const* to, const void* const* from, const size_t* bytes, size_t count,
+                        native::stream stream) noexcept {
+  for (size_t i = 0; i < count; ++i)
     if (const status s = copy_async(to[i], from[i], bytes[i], stream); s != ok) return s;
   return ok;
 }
-status copy_2d_async(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t,
-                     native::stream) noexcept {
+status copy_2d_async(void*, size_t, const void*, size_t, size_t, size_t, native::stream) noexcept {
   return checks::failed;
 }
 status stream_wait_value(native::stream stream, std::uint32_t* place,
@@ -214,8 +215,8 @@ ThreadCounts& counts_slowly() noexcept {
   static constinit ThreadCounts shared{};
   return shared;
 }
-thread_local constinit std::uint64_t host_function_label = 0;
-std::uint64_t next_operation_number() noexcept { return 1; }
+thread_local constinit uint64_t host_function_label = 0;
+uint64_t next_operation_number() noexcept { return 1; }
 
 Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_before_wait() noexcept { return Release::now; }
@@ -228,7 +229,7 @@ void watch_main_thread() {}
 void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamKey) noexcept {}
-void close_capture(std::uint64_t) noexcept {}
+void close_capture(uint64_t) noexcept {}
 std::unique_lock<sync::Mutex> block_captures() noexcept { return {}; }
 [[gnu::weak]] void advance(Slot& slot) noexcept {  // likewise
   slot.timeline.advance([](native::event event) { return backend::event_query(event); },
@@ -254,7 +255,7 @@ bool populate_pages(Range, PageUse) noexcept { return true; }
 backend::status free_pinned_pages(void* block) noexcept {
   return ::operator delete(block), backend::ok;
 }
-void keep_failure(StreamSlot*, std::uint64_t, Failure) noexcept {
+void keep_failure(StreamSlot*, uint64_t, Failure) noexcept {
   model::fail("a copy found no memory");
 }
 void throw_error(errc, const char*, const char* reason, int, const char*) { model::fail(reason); }

@@ -21,7 +21,11 @@ std::span<const Case> order_cases();
 std::span<const Case> memory_cases();
 
 inline constexpr std::size_t count = 256;
-using Values = std::vector<int>;
+/// 256 times 1, unless others are given.
+struct Values : std::vector<int> {
+  using vector::vector;
+  Values() : vector(count, 1) {}
+};
 
 /// A kernel, as far as the host backend has one: adds 1 to each value.
 inline void increment(runnel::StreamRef stream, int* values, std::size_t n = count) {

@@ -13,7 +13,7 @@ using namespace runnel;
 
 // The two copies write the same values in the middle.
 void copies_overlap_in_part() {  // race
-  const Values values(count, 1);
+  const Values values;
   const Stream first, second;
   DeviceBuffer<int> x{count, first};
   second.wait_stream(first);
@@ -23,7 +23,7 @@ void copies_overlap_in_part() {  // race
 }
 
 void copies_side_by_side() {  // no race
-  const Values values(count, 1);
+  const Values values;
   const Stream first, second;
   DeviceBuffer<int> x{count, first};
   second.wait_stream(first);
@@ -37,7 +37,7 @@ constexpr std::size_t pitch = 16 * sizeof(int);
 
 // Both copies write column 8 of each row.
 void pitched_copies_overlap() {  // race
-  const Values values(count, 1);
+  const Values values;
   Values matrix(count);
   const Stream first, second;
   copy_2d(first, matrix.data(), pitch, values.data(), pitch, 9 * sizeof(int), 16);       // one
@@ -47,7 +47,7 @@ void pitched_copies_overlap() {  // race
 
 // The ranges meet, the rows do not.
 void pitched_copies_side_by_side() {  // no race
-  const Values values(count, 1);
+  const Values values;
   Values matrix(count);
   const Stream first, second;
   copy_2d(first, matrix.data(), pitch, values.data(), pitch, 8 * sizeof(int), 16);
@@ -56,7 +56,7 @@ void pitched_copies_side_by_side() {  // no race
 }
 
 void fill_and_copy() {  // race
-  const Values values(count, 1);
+  const Values values;
   const Stream first, second;
   DeviceBuffer<int> x{count, first};
   second.wait_stream(first);
@@ -78,7 +78,7 @@ void fill_of_wide_elements() {  // race
 }
 
 void batch_and_kernel() {  // race
-  const Values values(count, 1);
+  const Values values;
   Values a(count), b(count);
   const Stream first, second;
   const std::array<CopyOperation, 2> operations{copy_operation(a, values),
@@ -165,7 +165,7 @@ void pinned_memory_is_reused() {  // no race
 
 // Two streams of a pool are as independent as any two.
 void two_leases() {  // race
-  Values values(count, 1);
+  Values values;
   StreamPool pool{Device::current(), {.size = 2}};
   const StreamLease first = pool.acquire(), second = pool.acquire();
   increment(first, values);   // one
@@ -175,7 +175,7 @@ void two_leases() {  // race
 
 // A stream's next holder comes after the last one.
 void one_stream_leased_twice() {  // no race
-  Values values(count, 1);
+  Values values;
   StreamPool pool{Device::current(), {.size = 1}};
   for (int i = 0; i < 5; ++i) {
     const StreamLease stream = pool.acquire();

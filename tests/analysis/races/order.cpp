@@ -13,7 +13,7 @@ using namespace runnel;
 
 // `down` must wait for `up`, which brings the values.
 void missing_wait_stream() {  // race
-  const Values values(count, 1);
+  const Values values;
   Values back(count);
   const Stream up, down;
   DeviceBuffer<int> x{count, up};
@@ -23,7 +23,7 @@ void missing_wait_stream() {  // race
 }
 
 void wait_stream() {  // no race
-  const Values values(count, 1);
+  const Values values;
   Values back(count);
   const Stream up, down;
   DeviceBuffer<int> x{count, up};
@@ -48,7 +48,7 @@ void waits_for_the_wrong_stream() {  // race
 
 // A wait covers only what was submitted before it.
 void waits_too_early() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first, second;
   second.wait_stream(first);
   increment(first, values);   // one
@@ -58,7 +58,7 @@ void waits_too_early() {  // race
 
 // The event marks what came before the record, not the kernel behind it.
 void recorded_too_early() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first, second;
   const Event done = first.record_event();
   increment(first, values);  // one
@@ -69,7 +69,7 @@ void recorded_too_early() {  // race
 
 // The second record replaces the first one.
 void recorded_again_elsewhere() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first, another, last;
   Event done;
   increment(first, values);  // one
@@ -82,7 +82,7 @@ void recorded_again_elsewhere() {  // race
 
 // A wait binds to the record that is current at the call.
 void recorded_again_later() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream first, another, last;
   Event done;
   increment(first, values);
@@ -96,7 +96,7 @@ void recorded_again_later() {  // no race
 
 // An event that is not recorded yet holds nothing up.
 void waits_before_the_record() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first, second;
   Event done;
   second.wait_event(done);
@@ -108,7 +108,7 @@ void waits_before_the_record() {  // race
 
 // What the second stream read, the first one must not overwrite before.
 void missing_wait_back() {  // race
-  const Values values(count, 1);
+  const Values values;
   Values back(count);
   const Stream up, down;
   DeviceBuffer<int> x{count, up};
@@ -120,7 +120,7 @@ void missing_wait_back() {  // race
 }
 
 void through_a_third_stream() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream first, between, last;
   increment(first, values);
   between.wait_event(first.record_event());
@@ -131,7 +131,7 @@ void through_a_third_stream() {  // no race
 }
 
 void with_a_timed_event() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream first, last;
   increment(first, values);
   const TimedEvent done{first};
@@ -164,7 +164,7 @@ void host_reads_after_synchronize() {  // no race
 
 // The source of a copy belongs to the stream until the copy has passed.
 void host_overwrites_the_source() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   DeviceBuffer<int> x{count, stream};
   copy(stream, x, values);  // one
@@ -174,7 +174,7 @@ void host_overwrites_the_source() {  // race
 
 // The host waits for an event that lies before the work.
 void host_waits_for_an_early_event() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   const Event early = stream.record_event();
   increment(stream, values);  // one
@@ -184,7 +184,7 @@ void host_waits_for_an_early_event() {  // race
 }
 
 void host_waits_for_another_stream() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first, second;
   increment(first, values);  // one
   second.synchronize();
@@ -193,7 +193,7 @@ void host_waits_for_another_stream() {  // race
 }
 
 void polls_a_stream() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   increment(stream, values);
   while (!stream.query()) std::this_thread::yield();
@@ -201,7 +201,7 @@ void polls_a_stream() {  // no race
 }
 
 void polls_an_event() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   increment(stream, values);
   const Event done = stream.record_event();
@@ -210,14 +210,14 @@ void polls_an_event() {  // no race
 }
 
 void waits_with_a_limit() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   increment(stream, values);
   if (stream.synchronize_for(std::chrono::minutes{1})) ++values[0];
 }
 
 void default_and_blocking() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream blocking{StreamOptions{.blocking = true}}, another{StreamOptions{.blocking = true}};
   const StreamRef null = Device::current().default_stream();
   increment(blocking, values);
@@ -230,7 +230,7 @@ void default_and_blocking() {  // no race
 
 // The default stream also comes after the work of blocking streams that were destroyed.
 void default_and_destroyed() {  // no race
-  Values values(count, 1);
+  Values values;
   const StreamRef null = Device::current().default_stream();
   increment(null, values);
   {
@@ -244,7 +244,7 @@ void default_and_destroyed() {  // no race
 
 // A stream is independent of the default stream unless it is made blocking.
 void default_and_not_blocking() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   increment(stream, values);                              // one
   increment(Device::current().default_stream(), values);  // other
@@ -253,7 +253,7 @@ void default_and_not_blocking() {  // race
 
 // Two blocking streams have no order between them.
 void blocking_and_blocking() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first{StreamOptions{.blocking = true}}, second{StreamOptions{.blocking = true}};
   increment(first, values);   // one
   increment(second, values);  // other
@@ -279,7 +279,7 @@ void captured_by_value() {  // no race
 
 // A stream's end does not wait for its work.
 void host_reads_after_the_end_of_a_stream() {  // race
-  Values values(count, 1);
+  Values values;
   std::optional<Stream> stream{std::in_place};
   increment(*stream, values);  // one
   stream.reset();
@@ -288,7 +288,7 @@ void host_reads_after_the_end_of_a_stream() {  // race
 }
 
 void device_synchronize_after_the_end() {  // no race
-  Values values(count, 1);
+  Values values;
   std::optional<Stream> stream{std::in_place};
   increment(*stream, values);
   stream.reset();
@@ -297,7 +297,7 @@ void device_synchronize_after_the_end() {  // no race
 }
 
 void event_outlives_its_stream() {  // no race
-  Values values(count, 1);
+  Values values;
   std::optional<Stream> first{std::in_place};
   const Stream second;
   increment(*first, values);
@@ -311,7 +311,7 @@ void event_outlives_its_stream() {  // no race
 
 // Each thread has its stream. The threads are joined, but the streams have no order.
 void two_threads() {  // race
-  Values values(count, 1);
+  Values values;
   const Stream first, second;
   std::thread{[&] { increment(first, values); }}.join();   // one
   std::thread{[&] { increment(second, values); }}.join();  // other
@@ -319,7 +319,7 @@ void two_threads() {  // race
 }
 
 void two_threads_with_an_event() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream first, second;
   Event done;
   std::thread{[&] {
@@ -336,7 +336,7 @@ void two_threads_with_an_event() {  // no race
 
 // Tasks that two threads give to one stream have the stream's order.
 void two_threads_one_stream() {  // no race
-  Values values(count, 1);
+  Values values;
   const Stream stream;
   const auto work = [&] {
     for (int i = 0; i < 20; ++i) increment(stream, values);
@@ -349,7 +349,7 @@ void two_threads_one_stream() {  // no race
 }
 
 void thread_default_stream() {  // no race
-  Values values(count, 1);
+  Values values;
   std::thread{[&] { increment(StreamRef::per_thread_default(Device::current()), values); }}.join();
   wait_for_device();
   ++values[0];

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+using std::size_t;
+
 namespace {
 
 constexpr unsigned blocks = 3, threads = 8;
@@ -24,8 +26,8 @@ struct Team {
 
   unsigned rank_in_block() const { return thread; }
   static unsigned block_size() { return threads; }
-  std::size_t rank() const { return block * threads + thread; }
-  static std::size_t size() { return std::size_t{blocks} * threads; }
+  size_t rank() const { return block * threads + thread; }
+  static size_t size() { return size_t{blocks} * threads; }
   void synchronize_block() const { meeting->arrive_and_wait(); }
   template <class T>
   static void add(T& to, T number) {
@@ -49,7 +51,7 @@ void launch(Kernel kernel) {
   }
 }
 
-std::vector<unsigned char> bytes(std::size_t count) {
+std::vector<unsigned char> bytes(size_t count) {
   std::mt19937_64 random{count};
   std::vector<unsigned char> made(count);
   for (unsigned char& each : made) each = static_cast<unsigned char>(random());
@@ -57,7 +59,7 @@ std::vector<unsigned char> bytes(std::size_t count) {
 }
 
 TEST(Kernels, MapAndCountBytes) {
-  for (const std::size_t size : {0U, 1U, 23U, 10'007U}) {
+  for (const size_t size : {0U, 1U, 23U, 10'007U}) {
     const auto in = bytes(size);
     std::vector<tool::ByteCount> counts(256);
     std::vector<unsigned char> out(size);
@@ -65,7 +67,7 @@ TEST(Kernels, MapAndCountBytes) {
     launch([&](Team team, tool::Scratch& scratch) {
       tool::map_and_count(team, scratch, in.data(), out.data(), size, map, counts.data());
     });
-    for (std::size_t byte = 0; byte < 256; ++byte)
+    for (size_t byte = 0; byte < 256; ++byte)
       EXPECT_EQ(counts[byte], static_cast<tool::ByteCount>(
                                   std::ranges::count(in, static_cast<unsigned char>(byte))));
     EXPECT_TRUE(std::ranges::equal(in, out, [](unsigned char a, unsigned char b) {

@@ -21,6 +21,8 @@
 #include "../../../backends/cuda/activities.hpp"
 #include "../../support/standin/inspect.hpp"
 
+using std::size_t, std::uint8_t;
+
 namespace {
 
 // What the library declares of CUPTI is CUPTI's.
@@ -66,11 +68,11 @@ constexpr std::uint64_t time_of_day = 1'700'000'000'000'000'000;
 constexpr std::uint32_t first_stream = 6;
 
 struct Buffer {
-  std::uint8_t* bytes;
-  std::size_t size;
-  std::size_t most;
-  std::size_t used = 0;
-  std::size_t count = 0;
+  uint8_t* bytes;
+  size_t size;
+  size_t most;
+  size_t used = 0;
+  size_t count = 0;
 };
 
 struct State {
@@ -80,8 +82,8 @@ struct State {
   CUpti_BuffersCallbackRequestFunc requested = nullptr;
   CUpti_BuffersCallbackCompleteFunc completed = nullptr;
   std::deque<Buffer> buffers;  // the last one is being filled
-  std::size_t dropped = 0;
-  std::size_t records = 0;
+  size_t dropped = 0;
+  size_t records = 0;
   unsigned delivering = 0;  // threads that hand buffers over
 };
 State& state() {
@@ -169,7 +171,7 @@ void take(const StandinWork* work) {
 }
 
 /// The size of a record, by its kind; 0: it is incomplete.
-std::size_t size_of(const std::uint8_t* record) {
+size_t size_of(const uint8_t* record) {
   switch (reinterpret_cast<const CUpti_Activity*>(record)->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       return sizeof(Kernel);
@@ -250,7 +252,7 @@ CUptiResult cuptiActivityFlushAll(uint32_t flag) {
   }
   for (Buffer& buffer : flushed) {
     if (flag == CUPTI_ACTIVITY_FLAG_FLUSH_FORCED && setting("incomplete") != 0) {
-      const std::size_t left = std::min(buffer.size - buffer.used, sizeof(Kernel));
+      const size_t left = std::min(buffer.size - buffer.used, sizeof(Kernel));
       std::memset(buffer.bytes + buffer.used, 0, left);
       buffer.used += left;
     }
@@ -260,10 +262,9 @@ CUptiResult cuptiActivityFlushAll(uint32_t flag) {
 }
 
 CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t size, CUpti_Activity** record) {
-  std::uint8_t* next = buffer;
+  uint8_t* next = buffer;
   if (*record != nullptr)
-    next = reinterpret_cast<std::uint8_t*>(*record) +
-           size_of(reinterpret_cast<std::uint8_t*>(*record));
+    next = reinterpret_cast<uint8_t*>(*record) + size_of(reinterpret_cast<uint8_t*>(*record));
   if (next >= buffer + size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   if (size_of(next) == 0) return CUPTI_ERROR_INVALID_KIND;
   *record = reinterpret_cast<CUpti_Activity*>(next);

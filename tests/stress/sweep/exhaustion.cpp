@@ -18,6 +18,8 @@
 #include <new>
 #include <string_view>
 
+using std::size_t;
+
 namespace sweep::exhaustion {
 namespace {
 
@@ -46,11 +48,11 @@ constinit std::atomic_bool recovered{false};
 constinit std::atomic_long allocations{0};
 constinit std::atomic_long threads{0};
 constinit std::atomic_int faults{0};
-constinit std::atomic<std::size_t> blocks{0};
+constinit std::atomic<size_t> blocks{0};
 constinit char where[256] = "";
 thread_local constinit int paused = 0;
 
-int note_file(dl_phdr_info* info, std::size_t, void*) {
+int note_file(dl_phdr_info* info, size_t, void*) {
   const std::string_view name = info->dlpi_name;
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
   const bool is_first = name.empty() && program.files[0].begin == 0;
@@ -91,8 +93,8 @@ void note_place(const void* place) noexcept {
   if (dladdr(place, &found) == 0 || found.dli_fname == nullptr) return;
   const char* const slash = std::strrchr(found.dli_fname, '/');
   std::snprintf(where, sizeof where, "%s+%#zx", slash == nullptr ? found.dli_fname : slash + 1,
-                static_cast<std::size_t>(static_cast<const char*>(place) -
-                                         static_cast<const char*>(found.dli_fbase)));
+                static_cast<size_t>(static_cast<const char*>(place) -
+                                    static_cast<const char*>(found.dli_fbase)));
 }
 
 /// Counts a call that the library makes at `place`. True if it has to fail.
@@ -109,9 +111,9 @@ bool must_fail(What kind, std::atomic_long& count, const void* place) noexcept {
 struct Prefix {
   bool of_library;
 };
-constexpr std::size_t least_unit = 16;
+constexpr size_t least_unit = 16;
 
-void* allocate(std::size_t bytes, std::size_t unit, const void* caller) {
+void* allocate(size_t bytes, size_t unit, const void* caller) {
   const void* const place = counting && paused == 0 ? place_in_library(caller) : nullptr;
   if (place != nullptr && must_fail(What::memory, allocations, place)) throw std::bad_alloc{};
   unit = std::max(unit, least_unit);
@@ -123,7 +125,7 @@ void* allocate(std::size_t bytes, std::size_t unit, const void* caller) {
   return base + unit;
 }
 
-void release(void* block, std::size_t unit) noexcept {
+void release(void* block, size_t unit) noexcept {
   if (block == nullptr) return;
   auto* const bytes = static_cast<unsigned char*>(block);
   if (reinterpret_cast<Prefix*>(bytes - sizeof(Prefix))->of_library) blocks.fetch_sub(1);
@@ -182,20 +184,20 @@ Pause::~Pause() { --paused; }
 // arrays call them.
 using sweep::exhaustion::allocate;
 using sweep::exhaustion::release;
-void* operator new(std::size_t bytes) { return allocate(bytes, 1, __builtin_return_address(0)); }
-void* operator new(std::size_t bytes, std::align_val_t unit) {
-  return allocate(bytes, static_cast<std::size_t>(unit), __builtin_return_address(0));
+void* operator new(size_t bytes) { return allocate(bytes, 1, __builtin_return_address(0)); }
+void* operator new(size_t bytes, std::align_val_t unit) {
+  return allocate(bytes, static_cast<size_t>(unit), __builtin_return_address(0));
 }
 void operator delete(void* block) noexcept { release(block, 1); }
-void operator delete(void* block, std::size_t) noexcept { release(block, 1); }
+void operator delete(void* block, size_t) noexcept { release(block, 1); }
 void operator delete(void* block, std::align_val_t unit) noexcept {
-  release(block, static_cast<std::size_t>(unit));
+  release(block, static_cast<size_t>(unit));
 }
-void operator delete(void* block, std::size_t, std::align_val_t unit) noexcept {
-  release(block, static_cast<std::size_t>(unit));
+void operator delete(void* block, size_t, std::align_val_t unit) noexcept {
+  release(block, static_cast<size_t>(unit));
 }
 
-extern "C" void* aligned_alloc(std::size_t unit, std::size_t bytes) noexcept {
+extern "C" void* aligned_alloc(size_t unit, size_t bytes) noexcept {
   using namespace sweep::exhaustion;
   const void* const place =
       counting && paused == 0 ? place_in_library(__builtin_return_address(0)) : nullptr;

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <new>
 
+using std::size_t;
+
 extern "C" {
 extern unsigned char __executable_start[], __data_start[], _end[];
 extern char __libc_single_threaded;
@@ -194,9 +196,9 @@ template <class T>
 
 // Allocation
 
-void* operator new(std::size_t bytes) { return model::allocate(bytes, 16); }
-void* operator new[](std::size_t bytes) { return model::allocate(bytes, 16); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
+void* operator new(size_t bytes) { return model::allocate(bytes, 16); }
+void* operator new[](size_t bytes) { return model::allocate(bytes, 16); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
   return model::allocate(bytes, static_cast<size_t>(alignment));
 }
 void operator delete(void* block) noexcept { model::release(block, MODEL_CALLER); }
@@ -204,13 +206,13 @@ void operator delete[](void* block) noexcept { model::release(block, MODEL_CALLE
 void operator delete(void* block, std::align_val_t) noexcept {
   model::release(block, MODEL_CALLER);
 }
-void operator delete(void* block, std::size_t bytes) noexcept {
+void operator delete(void* block, size_t bytes) noexcept {
   model::release_sized(block, bytes, MODEL_CALLER);
 }
-void operator delete[](void* block, std::size_t bytes) noexcept {
+void operator delete[](void* block, size_t bytes) noexcept {
   model::release_sized(block, bytes, MODEL_CALLER);
 }
-void operator delete(void* block, std::size_t bytes, std::align_val_t) noexcept {
+void operator delete(void* block, size_t bytes, std::align_val_t) noexcept {
   model::release_sized(block, bytes, MODEL_CALLER);
 }
 

@@ -5,20 +5,22 @@
 
 #include <map>
 
+using std::uint64_t;
+
 namespace plugin {
 
 namespace {
-std::map<std::uint64_t, runnel::Stream>& streams() {
-  static std::map<std::uint64_t, runnel::Stream> made;
+std::map<uint64_t, runnel::Stream>& streams() {
+  static std::map<uint64_t, runnel::Stream> made;
   return made;
 }
 }  // namespace
 
-std::uint64_t current_stream_id() { return runnel::current_stream().id(); }
-void make_current(std::uint64_t id) { streams().at(id).use(); }
-std::uint64_t make_stream() {
+uint64_t current_stream_id() { return runnel::current_stream().id(); }
+void make_current(uint64_t id) { streams().at(id).use(); }
+uint64_t make_stream() {
   runnel::Stream stream;
-  const std::uint64_t id = stream.id();
+  const uint64_t id = stream.id();
   streams().emplace(id, std::move(stream));
   return id;
 }

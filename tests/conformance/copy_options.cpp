@@ -24,7 +24,7 @@ CopyResult copied_behind_gate(size_t bytes, const CopyOptions& options) {
   EXPECT_TRUE(gate.reached());
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
   gate.open();
-  copy(stream, back, there);
+  copy_bytes(stream, back.data(), there.data(), bytes);
   stream.synchronize();
   EXPECT_TRUE(back == source) << bytes;
   return done;

@@ -197,7 +197,7 @@ TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
   stream.synchronize();
   copy_bytes(stream, there.data(), source.data(), source.size());
   stream.synchronize();
-  copy(stream, back, there);
+  copy_bytes(stream, back.data(), there.data(), back.size());
   stream.synchronize();
   PinnedPool::set_limit(limit);
   EXPECT_TRUE(back == source);

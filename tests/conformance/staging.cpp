@@ -331,7 +331,7 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
       EXPECT_EQ(copy_batch(stream, both).nothing, 0U);
       stream.synchronize();
       Bytes back(bytes);
-      copy(stream, back, there);
+      copy_bytes(stream, back.data(), there.data(), bytes);
       stream.synchronize();
       EXPECT_TRUE(back == expected);
     }
@@ -425,7 +425,7 @@ void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool 
   EXPECT_TRUE(went_on);
   Bytes back(1000);
   copy_bytes(stream, there.data(), noise().data(), back.size());
-  copy(stream, back, there);
+  copy_bytes(stream, back.data(), there.data(), back.size());
   stream.synchronize();
   EXPECT_EQ(std::memcmp(back.data(), noise().data(), back.size()), 0);
 }

@@ -215,7 +215,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
       EXPECT_EQ(shared.data(), common.data());
       EXPECT_NE(shared.device_pointer(), nullptr);
       copy_bytes(own, there.data(), shared.data(), shared.size_bytes());
-      copy(own, mine, there);
+      copy_bytes(own, mine.data(), there.data(), mine.size());
       own.synchronize();
       EXPECT_SAME(mine, common);
     });

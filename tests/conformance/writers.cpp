@@ -35,7 +35,7 @@ void expect_new_bytes(StreamRef stream, int rounds, Launch launch) {
     while (stage != 1) std::this_thread::yield();
     copy_bytes(stream, there.data(), source.data(), bytes);
     stage = 2;
-    copy(stream, back, there);
+    copy_bytes(stream, back.data(), there.data(), bytes);
     stream.synchronize();
     other.join();
     stale += std::count(back.begin(), back.begin() + static_cast<std::ptrdiff_t>(bytes), fresh) !=
@@ -73,7 +73,7 @@ void expect_order(Write write) {
     reader.wait_stream(writer);
     copy_bytes(reader, there.data(), source.data(), bytes);
     gate.open();
-    copy(reader, back, there);
+    copy_bytes(reader, back.data(), there.data(), bytes);
     reader.synchronize();
     EXPECT_ALL(back, 2) << bytes;
   }
@@ -121,7 +121,7 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
     copy_bytes(stream, there.data(), source.data(), bytes);
     std::ranges::fill(source, 2);
     std::atomic_ref{value[0]}.store(number, std::memory_order_release);
-    copy(stream, back, there);
+    copy_bytes(stream, back.data(), there.data(), bytes);
     stream.synchronize();
     EXPECT_ALL(back, 2) << bytes;
   }
@@ -137,7 +137,7 @@ CopyResult copied_behind(StreamRef stream, size_t bytes, HostFunctionOptions of_
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
   if (done == CopyResult::inlined) std::ranges::fill(source, 2);
   gate.open();
-  copy(stream, back, there);
+  copy_bytes(stream, back.data(), there.data(), bytes);
   stream.synchronize();
   EXPECT_ALL(back, 1);
   return done;

@@ -82,12 +82,15 @@ TEST_F(Points, AStreamThatEndsLeavesItsLastEventInItsSlot) {
 
 TEST_F(Points, AStreamWithoutPointsEndsWithoutAnEvent) {
   Gate gate;
-  const std::size_t events = live_objects().pooled_events;
+  const Slot* slot = nullptr;
+  std::uint64_t recorded = 0;
   {
     const Stream stream;
     gate.close_on(stream);
+    slot = key_of(stream).slot;
+    recorded = slot->timeline.recorded();
   }
-  EXPECT_EQ(live_objects().pooled_events, events);
+  EXPECT_EQ(slot->timeline.recorded(), recorded);
   gate.open();
 }
 

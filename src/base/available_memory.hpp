@@ -13,11 +13,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Reads a system file line by line. Returns the first number that matches the scanf format, or
 /// nothing.
-inline std::optional<std::size_t> number_in(const char* path, const char* format) noexcept {
+inline std::optional<size_t> number_in(const char* path, const char* format) noexcept {
   std::FILE* const file = std::fopen(path, "re");
   if (file == nullptr) return std::nullopt;
   char line[128];
-  std::size_t number = 0;
+  size_t number = 0;
   bool is_found = false;
   while (!is_found && std::fgets(line, sizeof line, file) != nullptr)
     is_found = std::sscanf(line, format, &number) == 1;
@@ -27,12 +27,12 @@ inline std::optional<std::size_t> number_in(const char* path, const char* format
 
 /// How many bytes can be allocated before the system kills a process for lack of memory. The limit
 /// of the container counts, too. Nothing if the system does not report it.
-inline std::optional<std::size_t> available_memory() noexcept {
-  const std::optional<std::size_t> machine = number_in("/proc/meminfo", "MemAvailable: %zu kB");
+inline std::optional<size_t> available_memory() noexcept {
+  const std::optional<size_t> machine = number_in("/proc/meminfo", "MemAvailable: %zu kB");
   if (!machine) return std::nullopt;
-  const std::optional<std::size_t> limit = number_in("/sys/fs/cgroup/memory.max", "%zu");
+  const std::optional<size_t> limit = number_in("/sys/fs/cgroup/memory.max", "%zu");
   if (!limit) return *machine * 1024;
-  const std::size_t used = number_in("/sys/fs/cgroup/memory.current", "%zu").value_or(0);
+  const size_t used = number_in("/sys/fs/cgroup/memory.current", "%zu").value_or(0);
   return std::min(*machine * 1024, *limit - std::min(*limit, used));
 }
 

@@ -20,10 +20,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// The base class of cached nodes. Only the cache uses the members. The first node of a batch
 /// stores pointers to the others, so that several can be prefetched; a linked list would not allow
 /// that. The members are not initialized, because that would touch more cache lines.
-template <class Node, std::size_t size>
+template <class Node, size_t size>
 struct Batched {
   Node* next_batch;
-  std::size_t count;  // the number of valid pointers in `others`
+  size_t count;  // the number of valid pointers in `others`
   std::array<Node*, size - 1> others;
 };
 
@@ -33,7 +33,7 @@ struct Batched {
 /// all slots empty takes the whole stack with one exchange: popping only the top would have an ABA
 /// problem. Threads that start meanwhile find batches in the slots; without slots they would find
 /// none, and the cache would grow with each new thread.
-template <class Node, std::size_t slot_count = 64>
+template <class Node, size_t slot_count = 64>
 class BatchCache {
  public:
   /// Null if the cache has no node for the calling thread.
@@ -79,7 +79,7 @@ class BatchCache {
 
  private:
   /// The prefetch distance in nodes. With a distance of one the cache line would arrive too late.
-  static constexpr std::size_t ahead = 4;
+  static constexpr size_t ahead = 4;
 
   enum class Phase : unsigned char { unused, used, ended };
 
@@ -89,7 +89,7 @@ class BatchCache {
     Node* taken = nullptr;
     // How many of the others in `taken` are left. Counting them in `taken->count` would write to a
     // cache line that another thread wrote last.
-    std::size_t left = 0;
+    size_t left = 0;
     Node* batches = nullptr;  // more batches to take from
     Node* given = nullptr;
     Phase phase = Phase::unused;
@@ -113,7 +113,7 @@ class BatchCache {
       own_.taken = std::exchange(own_.batches, own_.batches->next_batch);
     }
     own_.left = own_.taken->count;
-    for (std::size_t i = 1; i <= ahead && i <= own_.left; ++i)
+    for (size_t i = 1; i <= ahead && i <= own_.left; ++i)
       prefetch_to_write(own_.taken->others[own_.left - i]);
     return true;
   }

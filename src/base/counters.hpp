@@ -16,27 +16,27 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Counters {
-  sync::Atomic<std::size_t> streams{0};
-  sync::Atomic<std::size_t> events{0};
-  sync::Atomic<std::size_t> pooled_events{0};
-  sync::Atomic<std::size_t> pinned_blocks{0};
-  sync::Atomic<std::size_t> device_blocks[max_devices]{};
-  sync::Atomic<std::size_t> shared_and_managed_blocks{0};
-  sync::Atomic<std::size_t> graphs{0};
-  sync::Atomic<std::size_t> graph_functions{0};  // functions that graphs own
-  sync::Atomic<std::size_t> graph_runs{0};  // runs of such functions that are pending or running
+  sync::Atomic<size_t> streams{0};
+  sync::Atomic<size_t> events{0};
+  sync::Atomic<size_t> pooled_events{0};
+  sync::Atomic<size_t> pinned_blocks{0};
+  sync::Atomic<size_t> device_blocks[max_devices]{};
+  sync::Atomic<size_t> shared_and_managed_blocks{0};
+  sync::Atomic<size_t> graphs{0};
+  sync::Atomic<size_t> graph_functions{0};  // functions that graphs own
+  sync::Atomic<size_t> graph_runs{0};       // runs of such functions that are pending or running
 };
 extern constinit Counters counters;
 
-inline void count_up(sync::Atomic<std::size_t>& counter) noexcept {
+inline void count_up(sync::Atomic<size_t>& counter) noexcept {
   counter.fetch_add(1, std::memory_order_relaxed);
 }
-inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
+inline size_t read_count(const sync::Atomic<size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
 /// What the threads count, each for itself, because shared counts would make an enqueue a fifth
 /// slower. Functions of graphs are counted elsewhere.
-enum class Count : std::size_t {
+enum class Count : size_t {
   made_functions,  ///< host functions that were enqueued
   ended_functions,
   made_completions,  ///< completion functions that were submitted, and what the thread for them
@@ -47,11 +47,11 @@ enum class Count : std::size_t {
 /// The counts of a thread. Those of a thread that ended are reused by the next thread, and are
 /// never freed.
 struct alignas(64) ThreadCounts {
-  std::array<sync::Atomic<std::size_t>, 5> all{};
+  std::array<sync::Atomic<size_t>, 5> all{};
   sync::Atomic<bool> is_used{true};  // by a thread
   ThreadCounts* next = nullptr;
-  [[nodiscard]] sync::Atomic<std::size_t>& operator[](Count count) noexcept {
-    return all[static_cast<std::size_t>(count)];
+  [[nodiscard]] sync::Atomic<size_t>& operator[](Count count) noexcept {
+    return all[static_cast<size_t>(count)];
   }
 };
 // Null before the thread's first count, and after its end.
@@ -65,7 +65,7 @@ inline void count_function(Count which) noexcept {
     counts_slowly()[which].fetch_add(1, std::memory_order_release);
     return;
   }
-  sync::Atomic<std::size_t>& count = (*own_counts)[which];
+  sync::Atomic<size_t>& count = (*own_counts)[which];
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 inline void count_ended(Count which) noexcept {
@@ -77,7 +77,7 @@ inline void count_ended(Count which) noexcept {
 class CountedCall : NotCopied {
  public:
   explicit CountedCall(Count made) noexcept : made_{made} { count_function(made); }
-  ~CountedCall() { count_ended(static_cast<Count>(static_cast<std::size_t>(made_) + 1)); }
+  ~CountedCall() { count_ended(static_cast<Count>(static_cast<size_t>(made_) + 1)); }
 
  private:
   Count made_;
@@ -108,7 +108,7 @@ class UserAccess : NotCopied {
 /// Allows no access any more, and waits for those that have begun.
 void end_user_accesses() noexcept;
 
-inline void count_down(sync::Atomic<std::size_t>& counter) noexcept {
+inline void count_down(sync::Atomic<size_t>& counter) noexcept {
   counter.fetch_sub(1, std::memory_order_relaxed);
 }
 

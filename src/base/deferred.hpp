@@ -33,12 +33,12 @@ class Fifo {
     --size_;
     return object;
   }
-  std::size_t size() const noexcept { return size_; }
+  size_t size() const noexcept { return size_; }
 
  private:
   T* first_ = nullptr;
   T* last_ = nullptr;
-  std::size_t size_ = 0;
+  size_t size_ = 0;
 };
 using DeferredQueue = Fifo<Deferred>;
 

@@ -102,8 +102,8 @@ void throw_formatted(errc code, const char* operation, backend::status native, c
 }
 
 void throw_again(const Error& error, const char* part) {
-  const auto known = static_cast<std::size_t>(
-      std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
+  const auto known =
+      static_cast<size_t>(std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
   ErrorLine text;
   std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s: %s", error.operation(),
                 part, error.what() + std::min(known, std::strlen(error.what())));
@@ -123,7 +123,7 @@ void throw_invalid_argument(const char* operation, const char* reason) {
   throw_error(errc::invalid_argument, operation, reason);
 }
 
-void throw_dead_stream(std::uint64_t id) {
+void throw_dead_stream(uint64_t id) {
   if (id == 0) throw_error(errc::invalid_handle, "use a stream", "it was moved from");
   throw_formatted(errc::invalid_handle, "use a stream", backend::ok,
                   "stream %llu was destroyed, moved from or released",

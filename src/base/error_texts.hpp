@@ -38,7 +38,7 @@ inline constexpr std::array<ErrorText, 21> error_texts{{
     {"communicator_broken", "the communicator is broken"},
     {"unknown", "unknown error"},
 }};
-static_assert(error_texts.size() == static_cast<std::size_t>(errc::unknown));
+static_assert(error_texts.size() == static_cast<size_t>(errc::unknown));
 
 /// The code with this number; `errc::unknown` if there is none.
 [[nodiscard]] constexpr errc code_of(int number) noexcept {
@@ -46,6 +46,6 @@ static_assert(error_texts.size() == static_cast<std::size_t>(errc::unknown));
                                                                 : errc::unknown;
 }
 /// Requires: `code` is a named value of errc.
-constexpr std::size_t row_of(errc code) noexcept { return static_cast<std::size_t>(code) - 1; }
+constexpr size_t row_of(errc code) noexcept { return static_cast<size_t>(code) - 1; }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,7 +12,7 @@ constinit Atomic<unsigned> observers{0};
 
 namespace {
 
-constinit sync::Atomic<std::uint64_t> last_number{0};
+constinit sync::Atomic<uint64_t> last_number{0};
 thread_local constinit int depth = 0;  // of nested emitted operations
 
 void fan_out(const Operation& operation) noexcept {
@@ -33,7 +33,7 @@ void start_observers() noexcept {
     if (each->is_requested != nullptr && each->is_requested()) set_observer(each->bit, true);
 }
 
-std::uint64_t next_operation_number() noexcept { return ++last_number; }
+uint64_t next_operation_number() noexcept { return ++last_number; }
 
 void deliver(Operation operation) noexcept {
   number(operation);

@@ -58,16 +58,16 @@ struct Slot;  // slot/slots.hpp
 /// The identity of a stream: no other stream ever has this id.
 struct StreamKey {
   Slot* slot = nullptr;
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   friend bool operator==(const StreamKey&, const StreamKey&) noexcept = default;
 };
 
 /// `height` rows of `width` bytes. `pitch` is the distance between the starts of two rows.
 struct MemoryRows {
   const void* begin;
-  std::size_t pitch;
-  std::size_t width;
-  std::size_t height;
+  size_t pitch;
+  size_t width;
+  size_t height;
 };
 
 struct MemoryUse {
@@ -90,15 +90,15 @@ struct Operation {
   bool is_of_program = false;
   const char* name = "";  // as in error texts; a literal, except for ranges
   StreamKey stream{};     // without a slot for an awaited stream
-  std::uint64_t other_stream = 0;
+  uint64_t other_stream = 0;
   // 0: emit() gives it the next number, unless it is a part. Within another operation, only one
   // that has a number already is no part of that.
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   int device = -1;  // of the stream's slot, if there is one
   native::event event{};
   const void* to = nullptr;
   const void* from = nullptr;
-  std::size_t bytes = 0;
+  size_t bytes = 0;
   std::optional<MemoryKind> to_kind{};
   std::optional<MemoryKind> from_kind{};
   std::array<MemoryUse, 2> uses{};  // the memory that it reads and writes, once that is known
@@ -121,7 +121,7 @@ struct Observer {
 /// Switches on the observers that the environment requests.
 void start_observers() noexcept;
 
-std::uint64_t next_operation_number() noexcept;
+uint64_t next_operation_number() noexcept;
 void deliver(Operation operation) noexcept;
 
 /// The slow path of emit(). Not inlined, so that the caller needs no registers for it.
@@ -183,7 +183,7 @@ class SuppressEvents : NotCopied {
 
 /// What the host waits for, as far as it is known.
 struct Awaited {
-  std::uint64_t stream = 0;
+  uint64_t stream = 0;
   int device = -1;
   native::event event{};
 };
@@ -210,7 +210,7 @@ class ScopedWait : ScopedEvent {
 };
 
 /// An allocation that is not ordered in a stream.
-inline Operation about_allocation(const char* name, MemoryKind kind, std::size_t bytes,
+inline Operation about_allocation(const char* name, MemoryKind kind, size_t bytes,
                                   int device = -1) noexcept {
   return {.kind = OperationKind::allocation,
           .name = name,
@@ -219,7 +219,7 @@ inline Operation about_allocation(const char* name, MemoryKind kind, std::size_t
           .to_kind = kind};
 }
 /// Emits a free that is not ordered in a stream.
-inline void emit_free(const char* name, MemoryKind kind, const void* block, std::size_t bytes,
+inline void emit_free(const char* name, MemoryKind kind, const void* block, size_t bytes,
                       int device = -1) noexcept {
   emit([&] {
     return Operation{.kind = OperationKind::deallocation,

@@ -25,7 +25,7 @@ template <class Number>
 /// Why a text is not a size.
 enum class SizeFault { none, no_size, too_large };
 struct ParsedSize {
-  std::size_t bytes = 0;
+  size_t bytes = 0;
   SizeFault fault = SizeFault::none;
   friend bool operator==(const ParsedSize&, const ParsedSize&) noexcept = default;
 };
@@ -37,20 +37,20 @@ struct ParsedSize {
   const auto [rest, error] = std::from_chars(text.data(), end, size.bytes);
   if (error == std::errc::result_out_of_range) return {0, SizeFault::too_large};
   if (error != std::errc{}) return {0, SizeFault::no_size};
-  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  text.remove_prefix(static_cast<size_t>(rest - text.data()));
   constexpr std::string_view letters = "KkMmGgTt";
-  const std::size_t letter = text.empty() ? letters.npos : letters.find(text[0]);
+  const size_t letter = text.empty() ? letters.npos : letters.find(text[0]);
   if (letter != letters.npos) text.remove_prefix(1);
   const bool is_whole = text.empty() || text == "B" || (letter != letters.npos && text == "iB");
   if (!is_whole) return {0, SizeFault::no_size};
-  const std::size_t unit = letter == letters.npos ? 1 : std::size_t{1} << (10 * (letter / 2 + 1));
+  const size_t unit = letter == letters.npos ? 1 : size_t{1} << (10 * (letter / 2 + 1));
   if (__builtin_mul_overflow(size.bytes, unit, &size.bytes)) return {0, SizeFault::too_large};
   return size;
 }
 
 /// The size in an environment variable; nothing if it is not set. A text that is not a positive
 /// size is reported to stderr.
-inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
+inline std::optional<size_t> size_in_environment(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   if (const ParsedSize size = parse_size(text); size.bytes > 0) return size.bytes;

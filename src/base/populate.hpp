@@ -16,15 +16,15 @@ namespace runnel::inline RUNNEL_ABI::detail {
 enum class PageUse { read, write };
 
 /// The size of a page: 4 KiB, or up to 64 KiB on 64-bit ARM.
-inline std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+inline size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
 /// Makes the system provide all pages of the range now. Requires: `begin` and `end` are
 /// page-aligned.
 /// @return 0 or an errno value. EINVAL means memory of a device, or Linux before 5.14.
-[[nodiscard]] inline int populate(std::uintptr_t begin, std::uintptr_t end, PageUse use) noexcept {
+[[nodiscard]] inline int populate(uintptr_t begin, uintptr_t end, PageUse use) noexcept {
   // MADV_POPULATE_READ and MADV_POPULATE_WRITE, which older headers do not define.
   constexpr int populate_read = 22, populate_write = 23;
   const int advice = use == PageUse::read ? populate_read : populate_write;

@@ -34,8 +34,8 @@ constinit sync::Atomic<ThreadCounts*> all_counts{&shared_counts};
 
 void return_counts(void*) noexcept { std::exchange(own_counts, nullptr)->is_used = false; }
 
-std::size_t sum_of(Count which) noexcept {
-  std::size_t sum = 0;
+size_t sum_of(Count which) noexcept {
+  size_t sum = 0;
   for (ThreadCounts* each = all_counts; each != nullptr; each = each->next)
     sum += (*each)[which].load(std::memory_order_seq_cst);
   return sum;
@@ -44,7 +44,7 @@ std::size_t sum_of(Count which) noexcept {
 /// Whether functions that were counted as `made` have not ended.
 bool are_under_way(Count made, Count ended) noexcept {
   // Read first: a function that is made meanwhile only makes the result true.
-  const std::size_t ended_so_far = sum_of(ended);
+  const size_t ended_so_far = sum_of(ended);
   return sum_of(made) != ended_so_far;
 }
 
@@ -89,10 +89,10 @@ LiveObjects live_objects() noexcept {
   using detail::Count, detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
   // Read first, so that it is not larger than `made`.
-  const std::size_t ended = sum_of(Count::ended_functions) + sum_of(Count::ended_completions);
-  const std::size_t made = sum_of(Count::made_functions) + sum_of(Count::made_completions) +
-                           read_count(now.graph_functions);
-  std::size_t blocks = read_count(now.shared_and_managed_blocks);
+  const size_t ended = sum_of(Count::ended_functions) + sum_of(Count::ended_completions);
+  const size_t made = sum_of(Count::made_functions) + sum_of(Count::made_completions) +
+                      read_count(now.graph_functions);
+  size_t blocks = read_count(now.shared_and_managed_blocks);
   for (const auto& of_device : now.device_blocks) blocks += read_count(of_device);
   return {.streams = read_count(now.streams),
           .events = read_count(now.events),

@@ -85,13 +85,13 @@ void note_device_wait(int device) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void number_capture(std::uint64_t stream, std::uint64_t number) noexcept {
+void number_capture(uint64_t stream, uint64_t number) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
     if (each.begun_on.id == stream) each.number = number;
 }
 
-OpenCapture find_capture(std::uint64_t number) noexcept {
+OpenCapture find_capture(uint64_t number) noexcept {
   return find([&](const OpenCapture& each) { return each.number == number; });
 }
 
@@ -99,7 +99,7 @@ OpenCapture own_capture() noexcept {
   return find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
 }
 
-OpenCapture capture_begun_on(std::uint64_t stream) noexcept {
+OpenCapture capture_begun_on(uint64_t stream) noexcept {
   return find([&](const OpenCapture& each) { return each.begun_on.id == stream; });
 }
 
@@ -115,7 +115,7 @@ std::vector<OpenCapture> open_captures() {
 }
 
 void note_event(native::stream handle, native::event event) noexcept try {
-  const std::uint64_t number = capture_number_of(handle);
+  const uint64_t number = capture_number_of(handle);
   const std::lock_guard lock{captures().lock};
   for (ListedCapture& each : captures().all)
     if (std::erase(each.events, event); number != 0 && each.number == number)
@@ -130,13 +130,13 @@ bool is_event_of_open_capture(native::event event) noexcept {
   });
 }
 
-void note_broken(std::uint64_t stream, const char* operation) noexcept {
+void note_broken(uint64_t stream, const char* operation) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
     if (each.begun_on.id == stream && each.broken_by == nullptr) each.broken_by = operation;
 }
 
-void close_capture(std::uint64_t stream) noexcept {
+void close_capture(uint64_t stream) noexcept {
   const OpenCapture closed = capture_begun_on(stream);  // destroys the functions outside the lock
   if (!closed) return;
   const std::lock_guard lock{captures().lock};

@@ -26,7 +26,7 @@ struct OpenCapture {
   int device = 0;
   std::thread::id thread{};  // that has begun it
   std::shared_ptr<GraphFunctions> functions{};
-  std::uint64_t number = 0;         // the runtime's; 0 until number_capture()
+  uint64_t number = 0;              // the runtime's; 0 until number_capture()
   const char* broken_by = nullptr;  // the operation that has broken it, if known
   /// False if there is no such capture.
   explicit operator bool() const noexcept { return begun_on.slot != nullptr; }
@@ -44,13 +44,13 @@ void outlast_device_wait(int device) noexcept;
 /// which would break the capture of a blocking stream in each capture mode.
 [[nodiscard]] std::unique_lock<sync::Mutex> block_captures() noexcept;
 /// Stores the runtime's number of a capture that has begun on the stream.
-void number_capture(std::uint64_t stream, std::uint64_t number) noexcept;
+void number_capture(uint64_t stream, uint64_t number) noexcept;
 /// The open capture with this number.
-[[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
+[[nodiscard]] OpenCapture find_capture(uint64_t number) noexcept;
 /// The open capture of the calling thread.
 [[nodiscard]] OpenCapture own_capture() noexcept;
 /// The open capture that was begun on the stream.
-[[nodiscard]] OpenCapture capture_begun_on(std::uint64_t stream) noexcept;
+[[nodiscard]] OpenCapture capture_begun_on(uint64_t stream) noexcept;
 /// Whether one was begun on a stream of the device.
 bool is_capture_open_on(int device) noexcept;
 /// All open captures.
@@ -64,8 +64,8 @@ void note_event(native::stream handle, native::event event) noexcept;
 bool is_event_of_open_capture(native::event event) noexcept;
 /// Stores that this operation has broken the capture that was begun on the stream, unless an
 /// earlier one has.
-void note_broken(std::uint64_t stream, const char* operation) noexcept;
+void note_broken(uint64_t stream, const char* operation) noexcept;
 /// Removes the capture that was begun on the stream, if there is one.
-void close_capture(std::uint64_t stream) noexcept;
+void close_capture(uint64_t stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -30,8 +30,8 @@ inline CaptureState capture_state(native::stream handle) noexcept {
 
 /// The number of the capture that the stream takes part in. 0 if there is none, or the runtime does
 /// not report it.
-inline std::uint64_t capture_number_of(native::stream handle) noexcept {
-  std::uint64_t number = 0;
+inline uint64_t capture_number_of(native::stream handle) noexcept {
+  uint64_t number = 0;
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
 

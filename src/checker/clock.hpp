@@ -12,15 +12,15 @@ namespace runnel::inline RUNNEL_ABI::checker {
 
 /// One operation: the stream's number in Order, and the operation's number in the stream, from 1.
 struct Epoch {
-  std::uint32_t stream;
-  std::uint64_t number;
+  uint32_t stream;
+  uint64_t number;
 };
 
 /// The last preceding operation of each stream; 0 for a stream that is not in the clock.
 struct Clock {
   std::vector<Epoch> epochs;  // sorted by stream
 
-  std::uint64_t number_of(std::uint32_t stream) const noexcept {
+  uint64_t number_of(uint32_t stream) const noexcept {
     const auto found = std::ranges::lower_bound(epochs, stream, {}, &Epoch::stream);
     return found != epochs.end() && found->stream == stream ? found->number : 0;
   }

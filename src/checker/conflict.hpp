@@ -16,10 +16,10 @@ namespace runnel::inline RUNNEL_ABI::checker {
 
 /// An operation's access to the bytes from `begin` to `end`.
 struct Access {
-  std::uintptr_t begin;
-  std::uintptr_t end;
+  uintptr_t begin;
+  uintptr_t end;
   detail::MemoryAccess access;
-  std::size_t operation;
+  size_t operation;
 };
 
 /// Two operations that share bytes. At least one of them writes.

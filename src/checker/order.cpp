@@ -6,24 +6,24 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-std::uint32_t Order::take_number() {
+uint32_t Order::take_number() {
   if (unused_.empty()) {
     streams_.emplace_back();
-    return static_cast<std::uint32_t>(streams_.size() - 1);
+    return static_cast<uint32_t>(streams_.size() - 1);
   }
-  const std::uint32_t number = unused_.back();
+  const uint32_t number = unused_.back();
   unused_.pop_back();
   return number;
 }
 
-std::optional<std::uint32_t> Order::find(std::uint64_t id) const {
+std::optional<uint32_t> Order::find(uint64_t id) const {
   const auto found = by_id_.find(id);
   return found != by_id_.end() ? std::optional{found->second} : std::nullopt;
 }
 
-std::uint32_t Order::number_of(const StreamInfo& info) {
-  if (const std::optional<std::uint32_t> known = find(info.id)) return *known;
-  const std::uint32_t number = take_number();
+uint32_t Order::number_of(const StreamInfo& info) {
+  if (const std::optional<uint32_t> known = find(info.id)) return *known;
+  const uint32_t number = take_number();
   Stream& stream = streams_[number];
   stream.id = info.id;
   stream.text = detail::describe(info.slot, info.id);
@@ -45,16 +45,16 @@ void Order::join(Clock& clock, const Clock& other) {
     if (!is_complete(each)) clock.add(each);
 }
 
-void Order::add_all_of(Clock& clock, std::uint32_t number) {
+void Order::add_all_of(Clock& clock, uint32_t number) {
   const Stream& stream = streams_[number];
   join(clock, stream.awaited_work);
   if (stream.submitted > stream.complete) clock.add({number, stream.submitted});
 }
 
-Epoch Order::begin(std::uint32_t number) {
+Epoch Order::begin(uint32_t number) {
   Stream& stream = streams_[number];
   if (stream.blocking)
-    for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+    for (uint32_t i = 0; i < streams_.size(); ++i) {
       const Stream& other = streams_[i];
       const bool is_ordered =
           other.blocking && (stream.is_legacy_default || other.is_legacy_default);
@@ -64,36 +64,36 @@ Epoch Order::begin(std::uint32_t number) {
   return {number, ++stream.submitted};
 }
 
-std::optional<Epoch> Order::find_function(std::uint64_t operation) const {
+std::optional<Epoch> Order::find_function(uint64_t operation) const {
   const auto found = functions_.find(operation);
   return found != functions_.end() ? std::optional{found->second} : std::nullopt;
 }
 
-void Order::release_stream(std::uint64_t id, native::stream handle) {
-  if (const std::optional<std::uint32_t> number = find(id)) borrowed_[handle] = *number;
+void Order::release_stream(uint64_t id, native::stream handle) {
+  if (const std::optional<uint32_t> number = find(id)) borrowed_[handle] = *number;
 }
 
-void Order::end_stream(std::uint64_t id) {
-  if (const std::optional<std::uint32_t> number = find(id)) streams_[*number].has_ended = true;
+void Order::end_stream(uint64_t id) {
+  if (const std::optional<uint32_t> number = find(id)) streams_[*number].has_ended = true;
 }
 
-void Order::record(native::event event, std::uint32_t stream) {
+void Order::record(native::event event, uint32_t stream) {
   begin(stream);
   Clock& clock = events_[event];
   clock.epochs.clear();
   add_all_of(clock, stream);
 }
 
-void Order::wait_for_event(std::uint32_t waiting, native::event event) {
+void Order::wait_for_event(uint32_t waiting, native::event event) {
   begin(waiting);
   Clock& awaited_work = streams_[waiting].awaited_work;
   const auto found = events_.find(event);
   if (found != events_.end()) return join(awaited_work, found->second);
-  for (std::uint32_t i = 0; i < streams_.size(); ++i)
+  for (uint32_t i = 0; i < streams_.size(); ++i)
     if (i != waiting) add_all_of(awaited_work, i);
 }
 
-void Order::wait_for_stream(std::uint32_t waiting, std::uint32_t awaited) {
+void Order::wait_for_stream(uint32_t waiting, uint32_t awaited) {
   begin(awaited);
   begin(waiting);
   add_all_of(streams_[waiting].awaited_work, awaited);
@@ -101,12 +101,12 @@ void Order::wait_for_stream(std::uint32_t waiting, std::uint32_t awaited) {
 
 void Order::complete(const Clock& clock) noexcept {
   for (const Epoch& epoch : clock.epochs) {
-    std::uint64_t& known = streams_[epoch.stream].complete;
+    uint64_t& known = streams_[epoch.stream].complete;
     known = std::max(known, epoch.number);
   }
 }
 
-void Order::complete_stream(std::uint32_t stream) {
+void Order::complete_stream(uint32_t stream) {
   begin(stream);
   complete(streams_[stream].awaited_work);
   streams_[stream].complete = streams_[stream].submitted;
@@ -131,7 +131,7 @@ void Order::forget_complete() {
   for (auto& [event, clock] : events_) std::erase_if(clock.epochs, is_unwanted);
   // Those whose launch failed, and those that a lost device has dropped.
   std::erase_if(functions_, [&](const auto& each) { return is_unwanted(each.second); });
-  for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+  for (uint32_t i = 0; i < streams_.size(); ++i) {
     Stream& stream = streams_[i];
     std::erase_if(stream.awaited_work.epochs, is_unwanted);
     if (!stream.has_ended || stream.complete < stream.submitted) continue;

@@ -25,7 +25,7 @@ struct Use {
 
 /// Adjacent bytes with the same history.
 struct Segment {
-  std::uintptr_t end;
+  uintptr_t end;
   enum class Last : unsigned char { none, written, freed } last = Last::none;
   Use write{};               // what wrote or freed the bytes, unless `last` is none
   std::vector<Use> reads{};  // since then; one for each stream
@@ -36,11 +36,11 @@ class Ranges {
   /// Calls `f(begin, segment)` for segments that together cover exactly the bytes from `begin` to
   /// `end`. Splits and creates segments as needed.
   template <class F>
-  void visit(std::uintptr_t begin, std::uintptr_t end, F f) {
+  void visit(uintptr_t begin, uintptr_t end, F f) {
     auto at = split(begin);
     while (begin < end) {
       if (at == segments_.end() || at->first > begin) {
-        const std::uintptr_t gap_end = at == segments_.end() ? end : std::min(end, at->first);
+        const uintptr_t gap_end = at == segments_.end() ? end : std::min(end, at->first);
         at = segments_.emplace_hint(at, begin, Segment{.end = gap_end});
       } else if (at->second.end > end) {
         at = std::prev(split(end));
@@ -50,7 +50,7 @@ class Ranges {
       ++at;
     }
   }
-  void erase(std::uintptr_t begin, std::uintptr_t end) {
+  void erase(uintptr_t begin, uintptr_t end) {
     // Fast path for memory that is freed and allocated repeatedly: the segment stays.
     if (const auto same = segments_.find(begin);
         same != segments_.end() && same->second.end == end) {
@@ -74,15 +74,15 @@ class Ranges {
                                                                         : std::next(at);
     }
   }
-  std::size_t size() const noexcept { return segments_.size(); }
+  size_t size() const noexcept { return segments_.size(); }
   void clear() noexcept { segments_.clear(); }
 
  private:
-  using Map = std::map<std::uintptr_t, Segment>;  // by the first byte
+  using Map = std::map<uintptr_t, Segment>;  // by the first byte
 
   /// Splits the segment that contains `address`, if there is one. Returns the first segment at or
   /// after `address`.
-  Map::iterator split(std::uintptr_t address) {
+  Map::iterator split(uintptr_t address) {
     const auto next = segments_.lower_bound(address);
     if (next == segments_.begin()) return next;
     Segment& before = std::prev(next)->second;

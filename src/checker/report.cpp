@@ -16,7 +16,7 @@ const char* title_of(Fault fault) noexcept {
       ("two operations of a batch that use the same memory: operations of a batch have no order "
        "among each other"),
       "memory that is unpinned too early: a stream may still be using it"};
-  return titles[static_cast<std::size_t>(fault)];
+  return titles[static_cast<size_t>(fault)];
 }
 
 const char* verb_of(detail::MemoryAccess access) noexcept {
@@ -29,7 +29,7 @@ void add_place(std::ostringstream& text, StackId stack) {
 }
 
 /// As in "copy a batch, operations[3],".
-void add_name(std::ostringstream& text, const Finding& finding, std::size_t which) {
+void add_name(std::ostringstream& text, const Finding& finding, size_t which) {
   text << "  " << which + 1 << ". " << (which == 0 ? finding.earlier : finding.later).operation;
   if (finding.in_batch) text << ", operations[" << (*finding.in_batch)[which] << "],";
 }
@@ -40,7 +40,7 @@ void add_advice(std::ostringstream& text, const Finding& finding, const Order& o
     text << "  The memory must live until operation 2 is submitted.\n";
     return;
   }
-  const std::uint32_t first = finding.earlier.epoch.stream;
+  const uint32_t first = finding.earlier.epoch.stream;
   const std::string& earlier = order.text_of(first);
   const std::string later = finding.later_stream ? order.text_of(*finding.later_stream) : "";
   const bool waits_too_early =

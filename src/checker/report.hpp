@@ -30,12 +30,12 @@ struct Finding {
   Fault fault;
   Use earlier;
   detail::MemoryAccess earlier_access;
-  std::optional<std::uint32_t> later_stream;  // nothing: the host
+  std::optional<uint32_t> later_stream;  // nothing: the host
   Use later;
   detail::MemoryAccess later_access;
-  std::uintptr_t begin;  // of the bytes that both use
-  std::uintptr_t end;
-  std::optional<std::array<std::size_t, 2>> in_batch{};  // the two operations of the batch
+  uintptr_t begin;  // of the bytes that both use
+  uintptr_t end;
+  std::optional<std::array<size_t, 2>> in_batch{};  // the two operations of the batch
 };
 
 /// @throws std::bad_alloc

@@ -24,8 +24,8 @@
 namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
-constexpr std::size_t max_frames = 20;  // including the library's own, which are not shown
-constexpr std::size_t max_shown = 6;
+constexpr size_t max_frames = 20;  // including the library's own, which are not shown
+constexpr size_t max_shown = 6;
 
 /// Return addresses, the innermost first, padded with null.
 using Frames = std::array<void*, max_frames>;
@@ -51,7 +51,7 @@ StackId number_of(const Frames& frames) {
 struct Walk {
   Frames frames{};
   std::array<void* const*, max_frames> locations{};
-  std::size_t count = 0;
+  size_t count = 0;
   bool has_locations = true;  // Each address was found where an x86-64 call stores it.
   StackId id = 0;
 };
@@ -75,7 +75,7 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) noexcept {
 }
 
 bool is_same(const Walk& walk) noexcept {
-  for (std::size_t i = 1; i < walk.count; ++i)
+  for (size_t i = 1; i < walk.count; ++i)
     if (*walk.locations[i] != walk.frames[i]) return false;
   return walk.has_locations && walk.count > 1;
 }
@@ -97,7 +97,7 @@ using SourceLines = std::vector<SourceLine>;
 
 struct ReturnAddress {
   const char* module = nullptr;
-  std::uintptr_t offset = 0;
+  uintptr_t offset = 0;
   SourceLines lines{};
 };
 
@@ -124,7 +124,7 @@ void read_lines(std::FILE* from, const std::vector<ReturnAddress*>& calls) {
       line.erase(0, line.find(' ') + 1);  // With -p the first function is on the same line.
     }
     if (line.starts_with(inlined)) line.erase(0, inlined.size());
-    const std::size_t at = line.rfind(" at ");
+    const size_t at = line.rfind(" at ");
     if (call == nullptr || at == std::string::npos) continue;
     const std::string function = line.substr(0, at);
     if (line.compare(at, 6, " at ??") != 0)
@@ -153,17 +153,17 @@ void find_source_lines(const char* module, const std::vector<ReturnAddress*>& ca
   std::vector<ReturnAddress> calls(frames.size());
   std::map<std::string_view, std::vector<ReturnAddress*>> by_module;
   std::vector<Dl_info> symbols(frames.size());
-  for (std::size_t i = 1; i < frames.size() && frames[i] != nullptr; ++i) {
+  for (size_t i = 1; i < frames.size() && frames[i] != nullptr; ++i) {
     char* const address = static_cast<char*>(frames[i]) - 1;
     if (dladdr(address, &symbols[i]) == 0 || symbols[i].dli_fname == nullptr) continue;
     calls[i] = {symbols[i].dli_fname,
-                static_cast<std::uintptr_t>(address - static_cast<char*>(symbols[i].dli_fbase)),
+                static_cast<uintptr_t>(address - static_cast<char*>(symbols[i].dli_fbase)),
                 {}};
     by_module[calls[i].module].push_back(&calls[i]);
   }
   for (const auto& [module, of_module] : by_module)
     find_source_lines(of_module.front()->module, of_module);
-  for (std::size_t i = 0; i < calls.size(); ++i)
+  for (size_t i = 0; i < calls.size(); ++i)
     if (calls[i].module != nullptr && calls[i].lines.empty())
       calls[i].lines.push_back(line_in_module(
           symbols[i].dli_sname != nullptr ? demangled(symbols[i].dli_sname) : "?", calls[i]));
@@ -195,8 +195,8 @@ thread_local constinit CachedWalks* cached_walks = nullptr;
     detail::at_thread_end([](void*) noexcept { delete std::exchange(cached_walks, nullptr); },
                           nullptr);
   }
-  const std::uintptr_t sum =
-      reinterpret_cast<std::uintptr_t>(frame) / 16 + reinterpret_cast<std::uintptr_t>(caller);
+  const uintptr_t sum =
+      reinterpret_cast<uintptr_t>(frame) / 16 + reinterpret_cast<uintptr_t>(caller);
   return (*cached_walks)[sum % cached_walks->size()];
 }
 
@@ -224,7 +224,7 @@ std::string text_of(StackId stack) {
     frames = stacks().frames[stack];
   }
   std::string text;
-  std::size_t shown = 0;
+  size_t shown = 0;
   for (ReturnAddress& call : find_calls(frames)) {
     SourceLines& lines = call.lines;
     if (shown == 0 && !lines.empty() && (is_in_library(call) || is_of_library(lines.back())))

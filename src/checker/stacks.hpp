@@ -10,7 +10,7 @@
 namespace runnel::inline RUNNEL_ABI::checker {
 
 /// Equal stacks have equal numbers.
-using StackId = std::uint32_t;
+using StackId = uint32_t;
 inline constexpr StackId no_stack = ~StackId{0};
 
 /// The calling thread's stack.

@@ -18,7 +18,7 @@ namespace runnel::inline RUNNEL_ABI::checker {
 
 using namespace detail;
 
-inline constexpr std::size_t max_rows = 4096;  // of a pitched copy; further rows are not checked
+inline constexpr size_t max_rows = 4096;  // of a pitched copy; further rows are not checked
 
 /// What the checker knows.
 struct History {
@@ -27,13 +27,13 @@ struct History {
   std::optional<Finding> found;  // The first one of the present operation.
 };
 
-[[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer);
+[[nodiscard]] inline uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<uintptr_t>(pointer);
 }
 
 /// An operation that uses memory, of a stream or of the host.
 struct CheckedOperation {
-  std::optional<std::uint32_t> stream;
+  std::optional<uint32_t> stream;
   Use use;
   // Uses of operations that were submitted after it may have been noted already.
   bool is_running_function = false;
@@ -61,24 +61,24 @@ class Visit {
       : history_{history}, operation_{operation} {}
 
   void use(const MemoryUse& side) {
-    const std::size_t rows = std::min(side.rows.height, max_rows);
-    for (std::size_t row = 0; row < rows; ++row) {
-      const std::uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
+    const size_t rows = std::min(side.rows.height, max_rows);
+    for (size_t row = 0; row < rows; ++row) {
+      const uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
       history_.ranges.visit(begin, begin + side.rows.width,
-                            [&](std::uintptr_t at, Segment& segment) { use(side, at, segment); });
+                            [&](uintptr_t at, Segment& segment) { use(side, at, segment); });
     }
   }
   /// For a free or an unpin: reports unfinished uses of the bytes.
   template <class F>
-  void require_unused(std::uintptr_t begin, std::uintptr_t end, Fault fault, F is_done) {
-    history_.ranges.visit(begin, end, [&](std::uintptr_t at, Segment& segment) {
+  void require_unused(uintptr_t begin, uintptr_t end, Fault fault, F is_done) {
+    history_.ranges.visit(begin, end, [&](uintptr_t at, Segment& segment) {
       compare(MemoryAccess::write, at, segment, is_done, [&](const Use&) { return fault; });
     });
   }
 
  private:
   void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access,
-           std::uintptr_t at, const Segment& segment) {
+           uintptr_t at, const Segment& segment) {
     if (!history_.found)
       history_.found = {fault,        earlier, earlier_access, operation_.stream, operation_.use,
                         later_access, at,      segment.end};
@@ -86,8 +86,7 @@ class Visit {
 
   /// Reports the earlier uses that conflict with the access, unless `is_ordered(use)`.
   template <class F, class G>
-  void compare(MemoryAccess access, std::uintptr_t at, const Segment& segment, F is_ordered,
-               G fault) {
+  void compare(MemoryAccess access, uintptr_t at, const Segment& segment, F is_ordered, G fault) {
     const auto compare_with = [&](const Use& earlier, MemoryAccess earlier_access) {
       if (!is_ordered(earlier)) add(fault(earlier), earlier, earlier_access, access, at, segment);
     };
@@ -96,7 +95,7 @@ class Visit {
       for (const Use& read : segment.reads) compare_with(read, MemoryAccess::read);
   }
 
-  void use(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
+  void use(const MemoryUse& side, uintptr_t at, Segment& segment) {
     if (segment.last == Segment::Last::freed) {
       // The memory may have been freed behind the function, which is then allowed.
       if (operation_.is_running_function) return;
@@ -113,7 +112,7 @@ class Visit {
   }
 
   /// Whether an allocation that the checker has not seen may have the address of freed memory.
-  static bool may_be_reused(const MemoryUse& side, std::uintptr_t at) noexcept {
+  static bool may_be_reused(const MemoryUse& side, uintptr_t at) noexcept {
     if (side.kind && *side.kind != MemoryKind::pageable) return false;
     PointerInfo info{MemoryKind::pageable, Device{0}};
     return backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok ||

@@ -118,10 +118,10 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
   std::ranges::transform(handles, made.begin(),
                          [](ccl::Handle each) { return NewCommunicator{each}; });
   std::vector<std::shared_ptr<CclState>> states;
-  for (std::size_t i = 0; i < made.size(); ++i)
+  for (size_t i = 0; i < made.size(); ++i)
     states.push_back(take_over(std::move(made[i]), options, devices[i], static_cast<int>(i), size));
   const ccl::status posted =
-      in_group(states.size(), [&](std::size_t i) { return states[i]->post_connection(); });
+      in_group(states.size(), [&](size_t i) { return states[i]->post_connection(); });
   for (const auto& each : states) each->break_if_failed(posted, making_communicator);
   states.front()->check();
   try {
@@ -257,7 +257,7 @@ template <class T>
 std::vector<T> CclState::gather(const T& own) {
   const StreamRef stream = resources_->stream;
   // Pinned memory is not reused before the stream has completed its work, also if a call throws.
-  PinnedBuffer<T> sent{1}, received{static_cast<std::size_t>(size)};
+  PinnedBuffer<T> sent{1}, received{static_cast<size_t>(size)};
   sent[0] = own;
   DeviceBuffer<T> in{sent.size(), stream}, out{received.size(), stream};
   copy(stream, in, sent);
@@ -278,14 +278,14 @@ std::shared_ptr<CommunicatorState> CclState::split(int color, int key) try {
   const std::vector<Choice> choices = gather(Choice{color, key});
   std::vector<std::pair<int, int>> members;  // Keys and ranks.
   for (int each = 0; each < size; ++each)
-    if (const Choice& choice = choices[static_cast<std::size_t>(each)]; choice.color == color)
+    if (const Choice& choice = choices[static_cast<size_t>(each)]; choice.color == color)
       members.emplace_back(choice.key, each);
   std::ranges::sort(members);
   const int first = members.front().second;
   // The first rank of each part creates the id for its part.
   SharedId shared_id{};
   if (first == rank) shared_id.status = ccl::make_unique_id(shared_id.id);
-  shared_id = gather(shared_id)[static_cast<std::size_t>(first)];
+  shared_id = gather(shared_id)[static_cast<size_t>(first)];
   const auto place = std::ranges::find(members, std::pair{key, rank}) - members.begin();
   return join(options, shared_id, static_cast<int>(place), static_cast<int>(members.size()),
               splitting);

@@ -26,8 +26,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct CclResources {
   CclResources(Device device, std::shared_ptr<SerialOrder> own_order);
 
-  const Stream stream;                 // For operations of the communicator itself.
-  DeviceBuffer<std::uint32_t> number;  // The element that a barrier reduces.
+  const Stream stream;            // For operations of the communicator itself.
+  DeviceBuffer<uint32_t> number;  // The element that a barrier reduces.
   const std::shared_ptr<SerialOrder> own_order;
   SerialOrder& order;
   ccl::Handle communicator = nullptr;
@@ -105,10 +105,10 @@ void require_supported(const Exchange& step);
 
 /// Makes the calls `post(0)` to `post(count - 1)` as one group. None follows a call that fails.
 template <class F>
-[[nodiscard]] ccl::status in_group(std::size_t count, F post) noexcept {
+[[nodiscard]] ccl::status in_group(size_t count, F post) noexcept {
   if (const ccl::status begin = ccl::group_start(); begin != ccl::ok) return begin;
   ccl::status status = ccl::ok;
-  for (std::size_t i = 0; i < count && status == ccl::ok; ++i) status = post(i);
+  for (size_t i = 0; i < count && status == ccl::ok; ++i) status = post(i);
   const ccl::status end = ccl::group_end();
   return status != ccl::ok ? status : end;
 }

@@ -10,11 +10,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 [[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Exchange& step,
-                                   std::size_t count, ccl::Handle communicator,
+                                   size_t count, ccl::Handle communicator,
                                    native::stream stream) noexcept {
-  const std::size_t bytes = blocks_of(state, step).count * step.element_size;
-  return in_group(static_cast<std::size_t>(state.size), [&](std::size_t i) {
-    const std::size_t begin = i * bytes;
+  const size_t bytes = blocks_of(state, step).count * step.element_size;
+  return in_group(static_cast<size_t>(state.size), [&](size_t i) {
+    const size_t begin = i * bytes;
     const int rank = static_cast<int>(i);
     const ccl::status sent =
         ccl::send(at(step.in, begin), count, step.element, rank, communicator, stream);
@@ -30,8 +30,8 @@ namespace {
   if (step.verb == Verb::barrier)
     return ccl::all_reduce(number, number, 1, Element::uint32, Reduce::max, c, stream);
   const Element type = step.element;
-  const std::size_t each = type == Element::bytes ? step.element_size : is_complex(type) ? 2 : 1;
-  const std::size_t count = blocks_of(state, step).count * each;
+  const size_t each = type == Element::bytes ? step.element_size : is_complex(type) ? 2 : 1;
+  const size_t count = blocks_of(state, step).count * each;
   if (count == 0) return ccl::ok;
   switch (step.verb) {
     case Verb::all_reduce:
@@ -64,7 +64,7 @@ void require_supported(const Exchange& step) {
 }
 
 ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {
-  const auto post_one = [&](std::size_t i) {
+  const auto post_one = [&](size_t i) {
     return post_step(*this, steps[i], ccl_communicator, stream.native(), resources_->number.data());
   };
   return steps.size() == 1 ? post_one(0) : in_group(steps.size(), post_one);

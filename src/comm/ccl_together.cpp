@@ -60,7 +60,7 @@ void post_all(const std::vector<Item>& items, const OrderedGroups& groups) {
   auto locks = lock_calls(items);
   for (const Item& item : items)
     if (item.state->ccl_communicator == nullptr) item.state->check();
-  const ccl::status posted = in_group(items.size(), [&](std::size_t i) {
+  const ccl::status posted = in_group(items.size(), [&](size_t i) {
     return items[i].state->post(stream_of(items[i], groups), items[i].steps);
   });
   locks.clear();

@@ -35,7 +35,7 @@ void require_sizes(const Blocks& blocks, const Exchange& step, const char* opera
 /// Refuses null pointers unless there are no elements, and ranges that end beyond the address
 /// space.
 void require_memory(const Blocks& blocks, const Exchange& step, const char* operation) {
-  std::size_t bytes = 0;
+  size_t bytes = 0;
   for (const auto& [count, memory, name] :
        {std::tuple{blocks.in, step.in, "input"}, {blocks.out, step.out, "output"}}) {
     if (count == 0 || blocks.count == 0) continue;
@@ -44,7 +44,7 @@ void require_memory(const Blocks& blocks, const Exchange& step, const char* oper
                       "the %s is null, and has elements", name);
     if (__builtin_mul_overflow(blocks.count, step.element_size, &bytes) ||
         __builtin_mul_overflow(bytes, count, &bytes) ||
-        __builtin_add_overflow(bytes, reinterpret_cast<std::uintptr_t>(memory), &bytes))
+        __builtin_add_overflow(bytes, reinterpret_cast<uintptr_t>(memory), &bytes))
       throw_formatted(errc::invalid_argument, operation, backend::ok,
                       "the %s ends beyond any address", name);
   }
@@ -78,13 +78,13 @@ const char* operation_of(Verb verb) noexcept {
   constexpr std::array<const char*, 9> texts{
       "run all_reduce", "run reduce",    "run reduce_scatter", "run broadcast", "run all_gather",
       "run all_to_all", "send elements", "receive elements",   "run a barrier"};
-  return texts[static_cast<std::size_t>(verb)];
+  return texts[static_cast<size_t>(verb)];
 }
 
 Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept {
-  const auto size = static_cast<std::size_t>(state.size);
-  const std::size_t root = step.peer == state.rank ? 1 : 0;
-  const auto blocks = [&](std::size_t in, std::size_t out, std::size_t count) {
+  const auto size = static_cast<size_t>(state.size);
+  const size_t root = step.peer == state.rank ? 1 : 0;
+  const auto blocks = [&](size_t in, size_t out, size_t count) {
     return Blocks{in, out, count, count * step.element_size};
   };
   switch (step.verb) {
@@ -112,8 +112,7 @@ Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept 
 
 bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
   if (step.verb == Verb::all_gather)
-    return step.in ==
-           at(step.out, static_cast<std::size_t>(state.rank) * blocks_of(state, step).bytes);
+    return step.in == at(step.out, static_cast<size_t>(state.rank) * blocks_of(state, step).bytes);
   return step.in == step.out && (step.verb == Verb::all_reduce || step.verb == Verb::reduce ||
                                  step.verb == Verb::broadcast);
 }

@@ -80,7 +80,7 @@ void require_same_library(const char* operation, const char* of_program) {
   check_mpi(MPI_Get_library_version(own, &length), operation);
   if (std::strcmp(own, of_program) == 0) return;
   const auto begin_of = [](const char* text) {
-    return std::string{text}.substr(0, std::min<std::size_t>(60, std::strcspn(text, ",\n")));
+    return std::string{text}.substr(0, std::min<size_t>(60, std::strcspn(text, ",\n")));
   };
   throw_formatted(errc::not_supported, operation, backend::ok,
                   "the program has another MPI library (%s) than runnel was built with (%s)",

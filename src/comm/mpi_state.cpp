@@ -47,7 +47,7 @@ bool do_share_devices(const World& world) {
   using Name = std::array<char, 64>;
   Name own{};
   Device::current().uuid().copy(own.data(), own.size());
-  std::vector<Name> all(static_cast<std::size_t>(world.size));
+  std::vector<Name> all(static_cast<size_t>(world.size));
   constexpr int bytes = static_cast<int>(sizeof own);
   check_mpi(MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR,
                           MPI_Comm_f2c(world.mpi_communicator)),

@@ -52,7 +52,7 @@ inline constexpr const char* no_memory = "there was no memory to run it";
 
 /// The maximum number of elements, or bytes, in one call of MPI, whose counts have the type int.
 /// Larger operations are divided. Tests reduce it.
-extern constinit std::size_t max_elements_per_mpi_call;
+extern constinit size_t max_elements_per_mpi_call;
 
 /// Runs the steps in MPI: sends and receives that do not wait for each other, or a single step with
 /// another verb. Blocks the calling thread. Requires: the memory is host memory. @throws the reason

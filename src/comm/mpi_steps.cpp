@@ -17,7 +17,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-constinit std::size_t max_elements_per_mpi_call = std::size_t{1} << 30;
+constinit size_t max_elements_per_mpi_call = size_t{1} << 30;
 
 namespace {
 
@@ -28,16 +28,16 @@ constexpr int tag = 0;
       MPI_BYTE,    MPI_INT8_T,          MPI_UINT8_T,         MPI_INT16_T,  MPI_UINT16_T,
       MPI_INT32_T, MPI_UINT32_T,        MPI_INT64_T,         MPI_UINT64_T, MPI_FLOAT,
       MPI_DOUBLE,  MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX};
-  return types[static_cast<std::size_t>(element)];
+  return types[static_cast<size_t>(element)];
 }
 
 [[nodiscard]] MPI_Op operation_of(Reduce how) noexcept {
   const MPI_Op operations[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX};
-  return operations[static_cast<std::size_t>(how)];
+  return operations[static_cast<size_t>(how)];
 }
 
 /// How many elements of MPI are in one of the step.
-std::size_t unit_of(const Exchange& step) noexcept {
+size_t unit_of(const Exchange& step) noexcept {
   return step.element == Element::bytes ? step.element_size : 1;
 }
 /// The elements of MPI in one block.
@@ -100,7 +100,7 @@ void finish(MpiState& state, const char* operation, std::span<MPI_Request> reque
   const auto begin = sync::Clock::now();
   for (unsigned polls = 1;; ++polls) {
     bool are_over = true;
-    for (std::size_t i = 0; i < requests.size(); ++i) {
+    for (size_t i = 0; i < requests.size(); ++i) {
       if (requests[i] == MPI_REQUEST_NULL) continue;
       int is_over = 0;
       if (const int result = MPI_Test(&requests[i], &is_over, &statuses[i]); result != MPI_SUCCESS)
@@ -134,7 +134,7 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
   std::vector<MPI_Status> statuses(steps.size());
   const char* const operation = operation_of(steps.front().verb);
   try {
-    for (std::size_t i = 0; i < steps.size(); ++i)
+    for (size_t i = 0; i < steps.size(); ++i)
       if (const int result = begin(state, steps[i], &requests[i], nullptr); result != MPI_SUCCESS)
         fail(state, operation, result);
     finish(state, operation, requests, statuses);
@@ -142,7 +142,7 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
     state.keep_alive_for_mpi();
     throw;
   }
-  for (std::size_t i = 0; i < steps.size(); ++i)
+  for (size_t i = 0; i < steps.size(); ++i)
     if (steps[i].verb == Verb::receive) require_whole(state, steps[i], statuses[i]);
 }
 
@@ -154,12 +154,12 @@ void run_one(MpiState& state, const Exchange& step) {
   if (step.verb == Verb::receive) require_whole(state, step, status);
 }
 
-std::size_t max_elements_of(const Exchange& step) noexcept {
-  return std::max<std::size_t>(1, max_elements_per_mpi_call / unit_of(step));
+size_t max_elements_of(const Exchange& step) noexcept {
+  return std::max<size_t>(1, max_elements_per_mpi_call / unit_of(step));
 }
 
 /// `count` elements of a step with one block, from element `first` on.
-Exchange part_of(Exchange step, std::size_t first, std::size_t count) noexcept {
+Exchange part_of(Exchange step, size_t first, size_t count) noexcept {
   step.in = at(step.in, first * step.element_size);
   step.out = at(step.out, first * step.element_size);
   step.in_count = step.in_count == 0 ? 0 : count;
@@ -171,10 +171,10 @@ Exchange part_of(Exchange step, std::size_t first, std::size_t count) noexcept {
 /// of the message on the other side.
 void run_in_parts(MpiState& state, std::span<const Exchange> steps) {
   std::vector<Exchange> parts;
-  for (std::size_t part = 0;; ++part) {
+  for (size_t part = 0;; ++part) {
     parts.clear();
     for (const Exchange& step : steps) {
-      const std::size_t most = max_elements_of(step), count = blocks_of(state, step).count;
+      const size_t most = max_elements_of(step), count = blocks_of(state, step).count;
       if (part == 0 || part * most < count)
         parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
     }
@@ -187,8 +187,8 @@ void run_in_parts(MpiState& state, std::span<const Exchange> steps) {
 /// block each.
 void run_by_process(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
-  const std::size_t bytes = blocks.bytes;
-  const auto block = [&](Verb verb, std::size_t peer, const void* from, void* to) {
+  const size_t bytes = blocks.bytes;
+  const auto block = [&](Verb verb, size_t peer, const void* from, void* to) {
     return Exchange{verb,
                     step.element,
                     step.how,
@@ -200,20 +200,19 @@ void run_by_process(MpiState& state, const Exchange& step) {
                     to == nullptr ? 0 : blocks.count};
   };
   const auto run = [&](std::initializer_list<Exchange> parts) { run_in_parts(state, parts); };
-  const auto in = [&](std::size_t r) { return at(step.in, r * bytes); };
-  const auto out = [&](std::size_t r) { return at(step.out, r * bytes); };
-  const auto own = static_cast<std::size_t>(state.rank),
-             size = static_cast<std::size_t>(state.size);
+  const auto in = [&](size_t r) { return at(step.in, r * bytes); };
+  const auto out = [&](size_t r) { return at(step.out, r * bytes); };
+  const auto own = static_cast<size_t>(state.rank), size = static_cast<size_t>(state.size);
   if (step.verb == Verb::all_gather) {
     if (!is_in_place(state, step)) std::memcpy(out(own), step.in, bytes);
-    for (std::size_t r = 0; r < size; ++r) run({block(Verb::broadcast, r, out(r), out(r))});
+    for (size_t r = 0; r < size; ++r) run({block(Verb::broadcast, r, out(r), out(r))});
   } else if (step.verb == Verb::reduce_scatter) {
-    for (std::size_t r = 0; r < size; ++r)
+    for (size_t r = 0; r < size; ++r)
       run({block(Verb::reduce, r, in(r), r == own ? step.out : nullptr)});
   } else {
     std::memcpy(out(own), in(own), bytes);
-    for (std::size_t away = 1; away < size; ++away) {
-      const std::size_t to = (own + away) % size, from = (own + size - away) % size;
+    for (size_t away = 1; away < size; ++away) {
+      const size_t to = (own + away) % size, from = (own + size - away) % size;
       run({block(Verb::send, to, in(to), nullptr), block(Verb::receive, from, nullptr, out(from))});
     }
   }
@@ -228,7 +227,7 @@ void compare_arguments(MpiState& state, const Exchange& step) {
                                         number(step.element) * 1000 + number(step.element_size),
                                         number(step.how), has_root ? step.peer : 0};
   auto& least = state.compared;
-  for (std::size_t i = 0; i < own.size(); ++i) {
+  for (size_t i = 0; i < own.size(); ++i) {
     least[2 * i] = own[i];
     least[2 * i + 1] = -own[i];
   }
@@ -237,7 +236,7 @@ void compare_arguments(MpiState& state, const Exchange& step) {
   constexpr std::array<const char*, 5> what{"the operation", "the number of elements",
                                             "the type of the elements", "the reduction",
                                             "the root"};
-  for (std::size_t i = 0; i < own.size(); ++i) {
+  for (size_t i = 0; i < own.size(); ++i) {
     if (least[2 * i] == -least[2 * i + 1]) continue;
     state.break_with(errc::invalid_argument, operation_of(step.verb),
                      "the processes do not agree about ", what[i]);

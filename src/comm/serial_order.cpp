@@ -21,7 +21,7 @@ Orders& orders() { return never_destroyed<Orders>(); }
 }  // namespace
 
 SerialOrder& order_of_device(Device device) {
-  return orders().of_devices.at(static_cast<std::size_t>(device.ordinal()));
+  return orders().of_devices.at(static_cast<size_t>(device.ordinal()));
 }
 
 std::shared_ptr<SerialOrder> make_serial_order() {

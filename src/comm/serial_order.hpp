@@ -82,7 +82,7 @@ class SerialOrder {
 
   sync::Mutex mutex_;
   Event done_;
-  std::uint64_t last_ = 0;  // The stream on which `done_` was recorded.
+  uint64_t last_ = 0;  // The stream on which `done_` was recorded.
   // A stream with an operation that `done_` does not cover. It may have been destroyed since.
   std::optional<StreamRef> unrecorded_;
   Device unrecorded_device_{0};

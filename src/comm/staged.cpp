@@ -27,10 +27,10 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t slots = 4;
-constexpr std::size_t slot_bytes = std::size_t{4} << 20;  // For an operation of all processes.
+constexpr size_t slots = 4;
+constexpr size_t slot_bytes = size_t{4} << 20;  // For an operation of all processes.
 // For a send or a receive. It is the same on both sides, independent of the other steps of a group.
-constexpr std::size_t message_bytes = std::size_t{1} << 19;
+constexpr size_t message_bytes = size_t{1} << 19;
 
 /// How long a wait spins. A device or another process often answers within this time, and waking up
 /// takes longer.
@@ -40,37 +40,35 @@ constexpr std::chrono::microseconds spin_time{200};
 struct SlotLayout {
   Exchange step;
   Blocks blocks;
-  std::size_t width;
-  std::size_t in_at, out_at, end;  // The offsets of the piece in the slot, in bytes.
+  size_t width;
+  size_t in_at, out_at, end;  // The offsets of the piece in the slot, in bytes.
 
-  std::size_t pieces() const noexcept {
-    return std::max<std::size_t>(1, (blocks.count + width - 1) / width);
-  }
-  bool has(std::size_t piece) const noexcept { return piece < pieces(); }
-  std::size_t columns(std::size_t piece) const noexcept {
+  size_t pieces() const noexcept { return std::max<size_t>(1, (blocks.count + width - 1) / width); }
+  bool has(size_t piece) const noexcept { return piece < pieces(); }
+  size_t columns(size_t piece) const noexcept {
     return std::min(width, blocks.count - piece * width);
   }
 
   /// The operation of MPI on a piece. Requires: has(piece).
-  Exchange in_slot(std::byte* slot, std::size_t piece) const noexcept {
-    const std::size_t count = columns(piece);
+  Exchange in_slot(std::byte* slot, size_t piece) const noexcept {
+    const size_t count = columns(piece);
     const bool is_broadcast = step.verb == Verb::broadcast;
     Exchange made = step;
     made.in = blocks.in > 0 || is_broadcast ? slot + in_at : nullptr;
     made.out = blocks.out > 0 || is_broadcast ? slot + out_at : nullptr;
-    made.in_count = count * std::max<std::size_t>(1, blocks.in);
-    made.out_count = count * std::max<std::size_t>(1, blocks.out);
+    made.in_count = count * std::max<size_t>(1, blocks.in);
+    made.out_count = count * std::max<size_t>(1, blocks.out);
     return made;
   }
 
   ///@{ Enqueue the copy of a piece into the slot, and from the slot. Require: has(piece).
-  void copy_in(StreamRef stream, std::byte* slot, std::size_t piece) const {
-    const std::size_t unit = step.element_size, row = columns(piece) * unit;
+  void copy_in(StreamRef stream, std::byte* slot, size_t piece) const {
+    const size_t unit = step.element_size, row = columns(piece) * unit;
     copy_2d(stream, slot + in_at, row, at(step.in, piece * width * unit), blocks.count * unit, row,
             blocks.in);
   }
-  void copy_out(StreamRef stream, const std::byte* slot, std::size_t piece) const {
-    const std::size_t unit = step.element_size, row = columns(piece) * unit;
+  void copy_out(StreamRef stream, const std::byte* slot, size_t piece) const {
+    const size_t unit = step.element_size, row = columns(piece) * unit;
     copy_2d(stream, at(step.out, piece * width * unit), blocks.count * unit, slot + out_at, row,
             row, blocks.out);
   }
@@ -78,17 +76,17 @@ struct SlotLayout {
 };
 
 [[nodiscard]] SlotLayout layout_of(const CommunicatorState& state, const Exchange& step,
-                                   std::size_t begin) noexcept {
+                                   size_t begin) noexcept {
   const Blocks blocks = blocks_of(state, step);
-  const std::size_t room = is_message(step.verb) ? message_bytes : slot_bytes;
+  const size_t room = is_message(step.verb) ? message_bytes : slot_bytes;
   // A reduction with one block is performed in place. A broadcast has one block.
   const bool in_place = step.verb == Verb::all_reduce || step.verb == Verb::broadcast ||
                         (step.verb == Verb::reduce && blocks.out > 0);
-  const std::size_t rows = in_place ? 1 : std::max<std::size_t>(1, blocks.in + blocks.out);
-  const std::size_t width = std::max<std::size_t>(1, room / rows / step.element_size);
-  const std::size_t row_bytes = width * step.element_size;
-  const std::size_t out_at = in_place ? begin : begin + blocks.in * row_bytes;
-  const std::size_t end = begin + (std::max(room, rows * row_bytes) + 63) / 64 * 64;
+  const size_t rows = in_place ? 1 : std::max<size_t>(1, blocks.in + blocks.out);
+  const size_t width = std::max<size_t>(1, room / rows / step.element_size);
+  const size_t row_bytes = width * step.element_size;
+  const size_t out_at = in_place ? begin : begin + blocks.in * row_bytes;
+  const size_t end = begin + (std::max(room, rows * row_bytes) + 63) / 64 * 64;
   return {step, blocks, width, begin, out_at, end};
 }
 
@@ -96,15 +94,13 @@ struct StagedOperation {
   std::shared_ptr<MpiState> state;
   std::shared_ptr<PinnedBuffer<std::byte>> ring;
   std::vector<SlotLayout> layouts;
-  std::size_t pieces;
-  std::uint32_t first;  // The number of the first piece.
+  size_t pieces;
+  uint32_t first;  // The number of the first piece.
   StreamRef stream;
-  std::uint64_t epoch;
+  uint64_t epoch;
   bool waits_for_numbers;  // If false, host functions wait.
 
-  std::uint32_t number_of(std::size_t piece) const noexcept {
-    return first + static_cast<std::uint32_t>(piece);
-  }
+  uint32_t number_of(size_t piece) const noexcept { return first + static_cast<uint32_t>(piece); }
 };
 
 }  // namespace
@@ -122,7 +118,7 @@ class Stager : public std::enable_shared_from_this<Stager> {
  private:
   void work() noexcept;
   void run(const StagedOperation& operation) noexcept;
-  void run_piece(const StagedOperation& operation, std::size_t piece);
+  void run_piece(const StagedOperation& operation, size_t piece);
   void enqueue_pieces(const StagedOperation& operation);
 
   /// @{ The number of pieces that the stream has copied into the ring, and the number that MPI has
@@ -130,18 +126,17 @@ class Stager : public std::enable_shared_from_this<Stager> {
   Value ready() noexcept { return Value{numbers_.data()}; }
   Value finished() noexcept { return Value{numbers_.data() + 32}; }
   ///@}
-  [[nodiscard]] std::byte* slot(const StagedOperation& operation,
-                                std::size_t piece) const noexcept {
+  [[nodiscard]] std::byte* slot(const StagedOperation& operation, size_t piece) const noexcept {
     return operation.ring->data() +
            (operation.first + piece) % slots * (operation.ring->size() / slots);
   }
 
-  PinnedBuffer<std::uint32_t> numbers_;
+  PinnedBuffer<uint32_t> numbers_;
   std::shared_ptr<PinnedBuffer<std::byte>> ring_;
-  std::uint32_t next_ = 0;  // The number of the next piece.
+  uint32_t next_ = 0;  // The number of the next piece.
   bool is_started_ = false;
   // The first piece of an operation whose error was thrown to the caller.
-  sync::Atomic<std::uint64_t> abandoned_{~std::uint64_t{0}};
+  sync::Atomic<uint64_t> abandoned_{~uint64_t{0}};
 
   sync::Mutex lock_;
   sync::ConditionVariable wake_;
@@ -169,8 +164,8 @@ void Stager::work() noexcept {
   }
 }
 
-void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
-  const std::uint32_t goal = operation.number_of(piece + 1);
+void Stager::run_piece(const StagedOperation& operation, size_t piece) {
+  const uint32_t goal = operation.number_of(piece + 1);
   const auto is_ready = [&] { return ready().has_reached(goal) || operation.state->is_broken(); };
   block_until(is_ready, spin_time);
   operation.state->check();
@@ -183,7 +178,7 @@ void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
 /// Sets the counter to the last piece in any case, so that the stream continues.
 void Stager::run(const StagedOperation& operation) noexcept {
   try {
-    for (std::size_t piece = 0; piece < operation.pieces; ++piece) {
+    for (size_t piece = 0; piece < operation.pieces; ++piece) {
       run_piece(operation, piece);
       finished().set(operation.number_of(piece + 1));
     }
@@ -200,20 +195,20 @@ void Stager::run(const StagedOperation& operation) noexcept {
 
 void Stager::enqueue_pieces(const StagedOperation& operation) {
   const StreamRef stream = operation.stream;
-  const auto wait_for_mpi = [&](std::uint32_t number) {
+  const auto wait_for_mpi = [&](uint32_t number) {
     if (operation.waits_for_numbers)
       return wait_for_own_value(stream, finished().address(), number);
     stream.launch_host_func([self = shared_from_this(), number] {
       block_until([&] { return self->finished().has_reached(number); }, spin_time);
     });
   };
-  const auto notify_mpi = [&](std::uint32_t number) {
+  const auto notify_mpi = [&](uint32_t number) {
     if (operation.waits_for_numbers) return stream.write_value(ready().address(), number);
     stream.launch_host_func([self = shared_from_this(), number] { self->ready().set(number); });
   };
   // All slots are free: this operation runs after the previous one, which has waited for all of its
   // pieces.
-  for (std::size_t piece = 0; piece < operation.pieces + slots; ++piece) {
+  for (size_t piece = 0; piece < operation.pieces + slots; ++piece) {
     if (piece >= slots) {
       wait_for_mpi(operation.number_of(piece - slots + 1));
       for (const SlotLayout& layout : operation.layouts)
@@ -230,7 +225,7 @@ void Stager::enqueue_pieces(const StagedOperation& operation) {
 void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
                      std::span<const Exchange> steps) {
   std::vector<SlotLayout> layouts;
-  std::size_t pieces = 1, bytes = 0;  // Bytes of a slot.
+  size_t pieces = 1, bytes = 0;  // Bytes of a slot.
   for (const Exchange& step : steps) {
     const SlotLayout& layout = layouts.emplace_back(layout_of(*state, step, bytes));
     pieces = std::max(pieces, layout.pieces());
@@ -241,7 +236,7 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
   if (!is_started_ && !start_thread([self = shared_from_this()] { self->work(); }))
     throw std::bad_alloc{};
   is_started_ = true;
-  const std::uint64_t epoch = live_slot(stream).timeline.epoch();
+  const uint64_t epoch = live_slot(stream).timeline.epoch();
   numbers_.record_stream(stream);
   const StagedOperation operation{state,
                                   ring_,
@@ -256,7 +251,7 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
     operations_.push_back(operation);
     wake_.notify_one();
   }
-  next_ += static_cast<std::uint32_t>(pieces);
+  next_ += static_cast<uint32_t>(pieces);
   try {
     enqueue_pieces(operation);
   } catch (const std::exception& error) {

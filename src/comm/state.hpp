@@ -96,7 +96,7 @@ inline bool is_late(const CommunicatorOptions& options, sync::Clock::time_point 
 std::string late_text(const CommunicatorOptions& options);
 
 template <class P>
-[[nodiscard]] P* at(P* begin, std::size_t bytes) noexcept {
+[[nodiscard]] P* at(P* begin, size_t bytes) noexcept {
   using Byte = std::conditional_t<std::is_const_v<P>, const std::byte, std::byte>;
   return begin == nullptr ? nullptr : static_cast<Byte*>(begin) + bytes;
 }
@@ -123,9 +123,9 @@ void declare_accesses(const CommunicatorState& state, StreamRef stream,
 const char* operation_of(Verb verb) noexcept;
 /// The number of blocks in the memory that this process reads, and in the memory that it writes.
 struct Blocks {
-  std::size_t in, out;
-  std::size_t count;  // Elements in each block.
-  std::size_t bytes;  // In each block.
+  size_t in, out;
+  size_t count;  // Elements in each block.
+  size_t bytes;  // In each block.
 };
 [[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept;
 

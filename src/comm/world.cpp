@@ -75,7 +75,7 @@ class RendezvousFile {
       : path_{std::move(path)}, rank_{rank}, size_{size}, patience_{patience} {}
   /// @throws errc::timed_out if a process does not take part; errc::not_permitted if the file
   /// cannot be written
-  void broadcast(void* bytes, std::size_t count) const {
+  void broadcast(void* bytes, size_t count) const {
     auto* const numbers = static_cast<unsigned char*>(bytes);
     if (size_ > 1) rank_ == 0 ? publish({numbers, count}) : receive({numbers, count});
   }
@@ -128,7 +128,7 @@ void RendezvousFile::publish(std::span<const unsigned char> bytes) const {
 
 void RendezvousFile::receive(std::span<unsigned char> bytes) const {
   const std::string own = new_number();
-  const auto place = static_cast<std::size_t>(rank_), begin = static_cast<std::size_t>(size_);
+  const auto place = static_cast<size_t>(rank_), begin = static_cast<size_t>(size_);
   write(path_of(rank_), own);
   std::vector<std::string> words;
   const auto is_answered = [&] {
@@ -138,7 +138,7 @@ void RendezvousFile::receive(std::span<unsigned char> bytes) const {
   await(is_answered, [&] { return "process 0 did not write " + path_; });
   if (words.size() != begin + bytes.size())
     throw_invalid_argument(rendezvous, "the processes do not agree about the number of bytes");
-  for (std::size_t i = 0; i < bytes.size(); ++i)
+  for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<unsigned char>(std::stoi(words[begin + i]));
   write(path_of(rank_), own + " " + words[0]);
   await([&] { return !is_answered(); }, [&] { return "another process did not read " + path_; });
@@ -206,8 +206,9 @@ World World::from_file(const std::string& path, int rank, int size,
   if (path.empty()) throw_invalid_argument(finding, "the path is empty");
   require_rank(rank, size);
   World made{.rank = rank, .size = size, .local_rank = rank};
-  made.broadcast = [file = RendezvousFile{path, rank, size, patience}](
-                       void* bytes, std::size_t count) { file.broadcast(bytes, count); };
+  made.broadcast = [file = RendezvousFile{path, rank, size, patience}](void* bytes, size_t count) {
+    file.broadcast(bytes, count);
+  };
   return made;
 }
 

@@ -25,15 +25,14 @@ const char* name(CopyResult result) noexcept {
   return names[static_cast<int>(result)];
 }
 
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, size_t bytes,
                       const CopyOptions& options) {
   const Transfer row = single_row(to, from, bytes);
   return copy_request(stream, request_of(row, options), operation);
 }
 
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
-                   std::size_t from_pitch, std::size_t width, std::size_t height,
-                   const CopyOptions& options) {
+CopyResult copy_2d(StreamRef stream, void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                   size_t width, size_t height, const CopyOptions& options) {
   const Transfer rows{static_cast<unsigned char*>(to),
                       to_pitch,
                       static_cast<const unsigned char*>(from),
@@ -46,7 +45,7 @@ CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void*
 namespace detail {
 
 void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind,
-                  std::size_t bytes) {
+                  size_t bytes) {
   {
     const StreamCall call{stream, "read an element"};
     refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
@@ -62,7 +61,7 @@ void read_element(StreamRef stream, void* to, const void* from, std::optional<Me
   }
 }
 
-void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream) {
+void require_same_size(size_t to, size_t from, const StreamRef* stream) {
   if (to == from) return;
   throw_formatted(errc::invalid_argument, operation, backend::ok,
                   "the source has %zu elements, the destination %zu%s%s", from, to,
@@ -70,7 +69,7 @@ void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream
                   stream == nullptr ? "" : to_string(*stream).c_str());
 }
 
-void require_index(std::size_t index, std::size_t size) {
+void require_index(size_t index, size_t size) {
   if (index < size) return;
   throw_formatted(errc::invalid_argument, "set or get an element", backend::ok,
                   "there is no element %zu: there are %zu, numbered from 0", index, size);

@@ -25,8 +25,8 @@ using Plan = std::vector<PlannedCopy>;
 
 /// Calls `f(i)` for each operation. An error names the operation that has failed.
 template <class F>
-void for_each_operation(std::size_t count, F f) {
-  for (std::size_t i = 0; i < count; ++i) try {
+void for_each_operation(size_t count, F f) {
+  for (size_t i = 0; i < count; ++i) try {
       f(i);
     } catch (const Error& error) {
       char part[60];
@@ -49,14 +49,14 @@ bool fits_list(const PlannedCopy& copy) noexcept {
                               const CopyOptions& options) {
   Plan plan;
   plan.reserve(operations.size());
-  for_each_operation(operations.size(), [&](std::size_t i) {
+  for_each_operation(operations.size(), [&](size_t i) {
     const CopyOperation& copy = operations[i];
     const Transfer row = single_row(copy.to, copy.from, copy.bytes);
     CopyRequest request = request_of(row, options);
     if (copy.to_kind) request.to_kind = copy.to_kind;
     if (copy.from_kind) request.from_kind = copy.from_kind;
     validate(request, operation);
-    const auto record = [&](std::uint64_t owner, const void* memory) {
+    const auto record = [&](uint64_t owner, const void* memory) {
       const StreamRef stream = call.stream();
       if (owner != 0 && owner != stream.id() && copy.bytes > 0) add_recorded_use(memory, stream);
     };
@@ -106,7 +106,7 @@ bool fits_list(const PlannedCopy& copy) noexcept {
 /// Stages all operations of that direction that need it, as one job. Returns false, and does
 /// nothing, if they are too few to gain from it.
 [[nodiscard]] bool try_list(const Plan& plan, CopyCall& call, Direction direction) {
-  constexpr std::size_t few = 8;
+  constexpr size_t few = 8;
   Work work{direction};
   bool is_written = false;
   for (const PlannedCopy& copy : plan) {
@@ -118,7 +118,7 @@ bool fits_list(const PlannedCopy& copy) noexcept {
     is_written = is_written || may_be_written(copy);
     grant_pool_access(call, copy.facts);
   }
-  const std::size_t count = work.segments.size();
+  const size_t count = work.segments.size();
   sort_segments(work.segments);
   if (count < 2 || (count < few && work.bytes() <= short_copy_up_to)) return false;
   const bool may_read_now = direction == Direction::to_device &&
@@ -127,11 +127,11 @@ bool fits_list(const PlannedCopy& copy) noexcept {
   return true;
 }
 
-std::size_t& count_of(CopyBatchResult& counts, CopyResult done) noexcept {
+size_t& count_of(CopyBatchResult& counts, CopyResult done) noexcept {
   using Counts = CopyBatchResult;
-  constexpr std::size_t Counts::* of_results[] = {
-      &Counts::nothing, &Counts::direct, &Counts::staged, &Counts::inlined, &Counts::blocked};
-  return counts.*of_results[static_cast<std::size_t>(done)];
+  constexpr size_t Counts::* of_results[] = {&Counts::nothing, &Counts::direct, &Counts::staged,
+                                             &Counts::inlined, &Counts::blocked};
+  return counts.*of_results[static_cast<size_t>(done)];
 }
 
 /// What the operations read and write: two uses each. Empty if there is no memory for the list.
@@ -164,7 +164,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   const std::array in_list{try_list(plan, call, Direction::to_device),
                            try_list(plan, call, Direction::to_host)};
   CopyBatchResult counts;
-  for_each_operation(plan.size(), [&](std::size_t i) {
+  for_each_operation(plan.size(), [&](size_t i) {
     const PlannedCopy& copy = plan[i];
     const CopyResult done = enqueue_observed(call, copy, [&] {
       if (fits_one_call(copy) && in_one_call) return CopyResult::direct;

@@ -16,7 +16,7 @@ namespace {
 /// One side of a copy. `stride` selects this side's stride of a dimension.
 struct Side {
   const unsigned char* begin;
-  std::size_t StridedDimension::* stride;
+  size_t StridedDimension::* stride;
 };
 constexpr auto to_stride = &StridedDimension::to_stride;
 constexpr auto from_stride = &StridedDimension::from_stride;
@@ -26,9 +26,9 @@ using Dimensions = std::span<const StridedDimension>;
 /// The dimensions in the order of the destination's strides, the innermost first. Dimensions that
 /// lie end to end on both sides are merged.
 struct Shape {
-  std::size_t width;  // bytes in a row
+  size_t width;  // bytes in a row
   std::array<StridedDimension, max_strided_dimensions> dimensions{};
-  std::size_t rank = 0;
+  size_t rank = 0;
 
   Dimensions used() const noexcept { return {dimensions.data(), rank}; }
   void add(const StridedDimension& outer) noexcept {
@@ -38,13 +38,13 @@ struct Shape {
     };
     if (!is_next(to_stride) || !is_next(from_stride))
       dimensions[rank++] = outer;
-    else if (std::size_t& merged = rank == 0 ? width : inner.count;
+    else if (size_t& merged = rank == 0 ? width : inner.count;
              __builtin_mul_overflow(merged, outer.count, &merged))
-      merged = ~std::size_t{0};  // span_of() refuses it
+      merged = ~size_t{0};  // span_of() refuses it
   }
 };
 
-Shape shape_of(std::size_t width, std::span<StridedDimension> dimensions) noexcept {
+Shape shape_of(size_t width, std::span<StridedDimension> dimensions) noexcept {
   std::ranges::sort(dimensions, {}, to_stride);
   Shape shape{width};
   for (const StridedDimension& each : dimensions)
@@ -54,8 +54,8 @@ Shape shape_of(std::size_t width, std::span<StridedDimension> dimensions) noexce
 
 /// The bytes from the first one to the last one. @throws errc::invalid_argument unless each
 /// dimension encloses the inner ones, and the whole fits into memory
-std::size_t span_of(const Shape& shape, Side side, const char* operation) {
-  std::size_t span = shape.width;
+size_t span_of(const Shape& shape, Side side, const char* operation) {
+  size_t span = shape.width;
   for (const StridedDimension& each : shape.used()) {
     if (each.*side.stride < span)
       throw_invalid_argument(
@@ -70,15 +70,15 @@ std::size_t span_of(const Shape& shape, Side side, const char* operation) {
 }
 
 /// The number of rows.
-std::size_t count_of(Dimensions dimensions) noexcept {
-  std::size_t rows = 1;
+size_t count_of(Dimensions dimensions) noexcept {
+  size_t rows = 1;
   for (const StridedDimension& each : dimensions) rows *= each.count;
   return rows;
 }
 /// Where a row begins, from the first one. Rows are counted over all dimensions; their addresses
 /// rise on each side.
-std::size_t offset_of(Dimensions dimensions, Side side, std::size_t row) noexcept {
-  std::size_t at = 0;
+size_t offset_of(Dimensions dimensions, Side side, size_t row) noexcept {
+  size_t at = 0;
   for (const StridedDimension& each : dimensions) {
     at += row % each.count * (each.*side.stride);
     row /= each.count;
@@ -90,9 +90,8 @@ std::size_t offset_of(Dimensions dimensions, Side side, std::size_t row) noexcep
 bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
   const Dimensions used = shape.used();
   return do_rows_overlap(
-      count_of(used), shape.width,
-      [&](std::size_t row) { return to.begin + offset_of(used, to, row); },
-      [&](std::size_t row) { return from.begin + offset_of(used, from, row); });
+      count_of(used), shape.width, [&](size_t row) { return to.begin + offset_of(used, to, row); },
+      [&](size_t row) { return from.begin + offset_of(used, from, row); });
 }
 
 bool is_same(const Shape& shape, Side to, Side from) noexcept {
@@ -114,7 +113,7 @@ void choose_rows(Shape& shape) noexcept {
 
 }  // namespace
 
-CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width,
+CopyResult copy_strided(StreamRef stream, void* to, const void* from, size_t width,
                         std::span<StridedDimension> dimensions, const CopyOptions& options,
                         const char* operation) {
   const Side destination{static_cast<const unsigned char*>(to), to_stride};
@@ -127,8 +126,8 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
                         });
   if (is_empty) return copy_request(stream, request, operation);
   Shape shape = shape_of(width, dimensions);
-  const std::size_t to_span = span_of(shape, destination, operation);
-  const std::size_t from_span = span_of(shape, source, operation);
+  const size_t to_span = span_of(shape, destination, operation);
+  const size_t from_span = span_of(shape, source, operation);
   if (is_same(shape, destination, source)) return copy_request(stream, request, operation);
   if (do_overlap({to, to_span}, {from, from_span}) && do_sides_overlap(shape, destination, source))
     throw_invalid_argument(operation, "source and destination overlap in part");
@@ -137,7 +136,7 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
   const StridedDimension& rows = shape.dimensions[0];
   const Dimensions others = shape.used().subspan(1);
   CopyResult result = CopyResult::nothing;
-  for (std::size_t i = 0; i < count_of(others); ++i) {
+  for (size_t i = 0; i < count_of(others); ++i) {
     request.transfer = {static_cast<unsigned char*>(to) + offset_of(others, destination, i),
                         rows.to_stride,
                         source.begin + offset_of(others, source, i),

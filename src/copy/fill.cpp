@@ -20,12 +20,12 @@ namespace {
 
 constexpr const char* operation = "fill memory";
 
-void repeat(unsigned char* to, const unsigned char* element, std::size_t element_bytes,
-            std::size_t bytes) noexcept {
+void repeat(unsigned char* to, const unsigned char* element, size_t element_bytes,
+            size_t bytes) noexcept {
   if (element_bytes == 1)
     std::memset(to, *element, bytes);
   else
-    for (std::size_t at = 0; at < bytes; at += element_bytes)
+    for (size_t at = 0; at < bytes; at += element_bytes)
       std::memcpy(to + at, element, element_bytes);
 }
 
@@ -35,7 +35,7 @@ void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
   std::memcpy(element.get(), request.element, request.element_bytes);
   call.stream().launch_host_func([request, element] {
     const UserAccess access;
-    for (std::size_t row = 0; access.is_allowed() && row < request.height; ++row)
+    for (size_t row = 0; access.is_allowed() && row < request.height; ++row)
       repeat(request.to + row * request.pitch, element.get(), request.element_bytes, request.width);
   });
 }
@@ -44,7 +44,7 @@ void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
 /// range that is registered in parts. The error names the cause if another device owns the memory.
 void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts& facts) {
   grant_pool_access(call, facts);
-  std::uint32_t value = 0;
+  uint32_t value = 0;
   std::memcpy(&value, request.element, request.element_bytes);
   const native::stream stream = call.slot.handle;
   const backend::status s =
@@ -69,17 +69,16 @@ void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts
 /// For elements that no runtime call sets. Copies a pinned block with up to 4 KiB of them to the
 /// front, then doubles the filled part by further copies.
 void fill_by_copies(const CopyCall& call, const FillRequest& request) {
-  const std::size_t count = request.width / request.element_bytes;
-  const std::size_t seed_count =
-      std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
+  const size_t count = request.width / request.element_bytes;
+  const size_t seed_count = std::min(count, std::max<size_t>(1, 4096 / request.element_bytes));
   // The pool keeps the block until the copy is complete.
   PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
   const StreamRef stream = call.stream();
   copy_bytes(stream, request.to, seed.data(), seed.size(),
              {.to_kind = request.to_kind, .from_kind = MemoryKind::pinned});
-  for (std::size_t done = seed.size(); done < request.width;) {
-    const std::size_t next = std::min(done, request.width - done);
+  for (size_t done = seed.size(); done < request.width;) {
+    const size_t next = std::min(done, request.width - done);
     copy_bytes(stream, request.to + done, request.to, next,
                {.to_kind = request.to_kind, .from_kind = request.to_kind});
     done += next;
@@ -117,8 +116,8 @@ void fill_request(StreamRef stream, const FillRequest& request) {
 }  // namespace
 
 void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value,
-                  std::size_t size, std::size_t count) {
-  const std::size_t bytes = byte_size(count, size, operation);
+                  size_t size, size_t count) {
+  const size_t bytes = byte_size(count, size, operation);
   const auto* const element = static_cast<const unsigned char*>(value);
   const bool is_uniform =
       std::all_of(element, element + size, [&](unsigned char byte) { return byte == *element; });
@@ -128,13 +127,13 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
 
 }  // namespace detail
 
-void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes) {
+void fill_bytes(StreamRef stream, void* to, unsigned char value, size_t bytes) {
   detail::fill_request(stream,
                        {static_cast<unsigned char*>(to), bytes, bytes, 1, &value, 1, std::nullopt});
 }
 
-void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width,
-             std::size_t height) {
+void fill_2d(StreamRef stream, void* to, size_t pitch, unsigned char value, size_t width,
+             size_t height) {
   detail::fill_request(
       stream, {static_cast<unsigned char*>(to), pitch, width, height, &value, 1, std::nullopt});
 }

@@ -14,8 +14,8 @@ namespace {
   return do_overlap(range_of_rows(t.to, t.to_pitch, t.width, t.height),
                     range_of_rows(t.from, t.from_pitch, t.width, t.height)) &&
          do_rows_overlap(
-             t.height, t.width, [&](std::size_t row) { return t.to + row * t.to_pitch; },
-             [&](std::size_t row) { return t.from + row * t.from_pitch; });
+             t.height, t.width, [&](size_t row) { return t.to + row * t.to_pitch; },
+             [&](size_t row) { return t.from + row * t.from_pitch; });
 }
 
 }  // namespace

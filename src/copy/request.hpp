@@ -30,11 +30,11 @@ inline CopyRequest request_of(const Transfer& transfer, const CopyOptions& optio
 /// element_bytes.
 struct FillRequest {
   unsigned char* to;
-  std::size_t pitch;
-  std::size_t width;
-  std::size_t height;
+  size_t pitch;
+  size_t width;
+  size_t height;
   const unsigned char* element;
-  std::size_t element_bytes;
+  size_t element_bytes;
   std::optional<MemoryKind> to_kind;  // if the caller knows it
 };
 

@@ -34,7 +34,7 @@ inline bool is_refused(Route route) noexcept {
 
 /// Larger copies from or to pageable memory are staged. Up to this size the calling thread tries to
 /// move the bytes itself, through a block of this size (short_copy.cpp).
-inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
+inline constexpr size_t short_copy_up_to = size_t{256} << 10;
 
 template <class Stream>
 Route choose_route(const CopyRequest& request, const CopyFacts& facts, Stream& stream) {
@@ -50,7 +50,7 @@ Route choose_route(const CopyRequest& request, const CopyFacts& facts, Stream& s
   if (facts.are_on_two_devices()) return stream.is_capturing() ? Route::direct : Route::peer;
   if (!pageable || facts.device_reads_pageable) return Route::direct;
   if (stream.is_capturing()) return Route::refused_in_capture;
-  const std::size_t bytes = request.transfer.bytes();
+  const size_t bytes = request.transfer.bytes();
   // The driver's own call would be slower, and would block the caller: to the host until the copies
   // of other streams are complete, to a device once 4 MiB are pending.
   return bytes > short_copy_up_to ? Route::staged : Route::short_copy;
@@ -68,9 +68,9 @@ Route choose_fallback(const CopyRequest& request, const CopyFacts& facts, Stream
 
 /// Runtimes set elements of 1, 2 and 4 bytes, at addresses that are multiples of that.
 inline bool has_runtime_call(const FillRequest& request) noexcept {
-  const std::size_t width = request.element_bytes;
+  const size_t width = request.element_bytes;
   return (width == 1 || width == 2 || width == 4) &&
-         reinterpret_cast<std::uintptr_t>(request.to) % width == 0;
+         reinterpret_cast<uintptr_t>(request.to) % width == 0;
 }
 
 template <class Stream>

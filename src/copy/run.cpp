@@ -39,7 +39,7 @@ namespace {
 
 [[nodiscard]] CopyResult run_peer(const CopyCall& call, const PlannedCopy& copy) {
   const Transfer& t = copy.request.transfer;
-  for (std::size_t row = 0; row < t.height; ++row)
+  for (size_t row = 0; row < t.height; ++row)
     check(backend::copy_peer_async(t.to + row * t.to_pitch, *copy.facts.to.owner,
                                    t.from + row * t.from_pitch, *copy.facts.from.owner, t.width,
                                    call.slot.handle),
@@ -136,7 +136,7 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
                                        const char* operation) {
   const Transfer t = request.transfer;
   CopyResult result = CopyResult::nothing;
-  for (std::size_t row = 0; row < t.height; ++row) {
+  for (size_t row = 0; row < t.height; ++row) {
     request.transfer = single_row(t.to + row * t.to_pitch, t.from + row * t.from_pitch, t.width);
     result = together(result, copy_request(stream, request, operation));
   }
@@ -167,7 +167,7 @@ bool may_be_written(const PlannedCopy& copy) noexcept {
          has_registered_part(from.begin, from.bytes);
 }
 
-void protect_source(CopyCall& call, void* to, std::size_t bytes) {
+void protect_source(CopyCall& call, void* to, size_t bytes) {
   if (!may_be_blocking(call.slot) || bytes > read_at_the_call) [[likely]]
     return;
   if (call.are_sources_protected) return;
@@ -197,7 +197,7 @@ Operation about_copy(const CopyCall& call, const PlannedCopy& copy) noexcept {
 std::array<MemoryUse, 2> uses_of(const PlannedCopy& copy, CopyResult done) noexcept {
   const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
   const Transfer& t = copy.request.transfer;
-  const std::size_t width = copy.route == Route::nothing ? 0 : t.width;
+  const size_t width = copy.route == Route::nothing ? 0 : t.width;
   const auto is_done = [&](const MemoryFacts& side) {
     return at_the_call && side.kind == MemoryKind::pageable;
   };

@@ -62,13 +62,13 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
 /// copy.
 void grant_pool_access(const CopyCall& call, const CopyFacts& facts);
 /// Sources of up to this size may be read within the call.
-inline constexpr std::size_t read_at_the_call = std::size_t{32} << 10;
+inline constexpr size_t read_at_the_call = size_t{32} << 10;
 /// Ensures that a copy of `bytes` bytes from pinned memory does not read its source too early. Call
 /// it before the copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000)
 /// reads the source of a small copy during the call if the stream's own work is complete, even if
 /// the stream has to wait for work of the default stream, which may still write the source. A
 /// command before the copy prevents that: a fill of the first byte of `to`, which the copy then
 /// overwrites.
-void protect_source(CopyCall& call, void* to, std::size_t bytes);
+void protect_source(CopyCall& call, void* to, size_t bytes);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -40,34 +40,34 @@ constexpr auto patience_for_room = 300us;
 // Copies larger than `alone_up_to` are in a row if they follow each other within this time. Several
 // workers then move more bytes than this thread alone.
 constexpr auto row_gap = 100us;
-constexpr std::size_t alone_up_to = std::size_t{64} << 10;
+constexpr size_t alone_up_to = size_t{64} << 10;
 // The device copies one piece to the host while the thread moves the one before.
-constexpr std::size_t piece_bytes = std::size_t{64} << 10;
+constexpr size_t piece_bytes = size_t{64} << 10;
 // Pages of sources up to this size are not checked: the check would take as long as the copy.
-constexpr std::size_t unchecked_up_to = std::size_t{32} << 10;
+constexpr size_t unchecked_up_to = size_t{32} << 10;
 // Smaller copies do not bypass the caches: the fence at the end costs more than it saves.
-constexpr std::size_t streamed_from = std::size_t{16} << 10;
+constexpr size_t streamed_from = size_t{16} << 10;
 
 // A ring's memory is counted in lines. Its last line holds the value.
-constexpr std::size_t line = 64;
+constexpr size_t line = 64;
 // A stream gets a ring after so many small copies. Each of these takes a block of the pool for
 // itself.
 constexpr int copies_without_ring = 3;
-constexpr std::size_t smallest_ring = std::size_t{64} << 10;
+constexpr size_t smallest_ring = size_t{64} << 10;
 // A ring grows when a stream has used all of it: up to this size, or up to `largest_ring` while all
 // rings together are small.
-constexpr std::size_t modest_ring = std::size_t{256} << 10;
-constexpr std::size_t largest_ring = std::size_t{4} << 20;
-constexpr std::size_t large_rings_up_to = std::size_t{64} << 20;
+constexpr size_t modest_ring = size_t{256} << 10;
+constexpr size_t largest_ring = size_t{4} << 20;
+constexpr size_t large_rings_up_to = size_t{64} << 20;
 // A copy to a device announces its position if this part of the ring was taken since the last one.
-constexpr std::uint64_t marks_per_ring = 16;
+constexpr uint64_t marks_per_ring = 16;
 // A ring for which there was no memory asks again after so many copies.
 constexpr int copies_after_refusal = 100;
 // Rings that are not used for so long are given back when another one needs memory.
 constexpr auto unused_for = 1s;
 
 /// The bytes of all rings.
-constinit sync::Atomic<std::size_t> bytes_in_rings{0};
+constinit sync::Atomic<size_t> bytes_in_rings{0};
 
 /// Calls `is_done` until it returns true, for a short time. Returns whether it did.
 template <class Question>
@@ -88,11 +88,11 @@ class ShortRing {
 
   /// Makes the ring one of the stream, with memory for a copy of so many bytes. False if there is
   /// none.
-  [[nodiscard]] bool prepare(StreamKey stream, std::size_t bytes) {
+  [[nodiscard]] bool prepare(StreamKey stream, size_t bytes) {
     if (stream_id_ != stream.id) [[unlikely]]
       begin(stream);
     // The parts of a copy to the host are in the ring at the same time, and each is contiguous.
-    const std::size_t least = std::max(smallest_ring, std::bit_ceil(2 * bytes));
+    const size_t least = std::max(smallest_ring, std::bit_ceil(2 * bytes));
     is_used_ = true;
     if (bytes_ >= least && (taken_ + lines_of(bytes) <= lines() || !may_grow())) [[likely]]
       return true;
@@ -119,11 +119,11 @@ class ShortRing {
 
   /// Takes contiguous memory. If the stream still uses it, waits for a short time, but not twice
   /// for a stream that does not move on. Null if there is no room.
-  [[nodiscard]] unsigned char* take(const CopyCall& call, std::size_t bytes) {
-    const std::uint64_t count = lines_of(bytes), ring_lines = lines();
+  [[nodiscard]] unsigned char* take(const CopyCall& call, size_t bytes) {
+    const uint64_t count = lines_of(bytes), ring_lines = lines();
     const bool wraps = at_ + count > ring_lines;
-    const std::uint64_t begin = wraps ? 0 : at_;
-    const std::uint64_t end = taken_ + (wraps ? ring_lines - at_ : 0) + count;
+    const uint64_t begin = wraps ? 0 : at_;
+    const uint64_t end = taken_ + (wraps ? ring_lines - at_ : 0) + count;
     if (end > ring_lines && !has_passed(end - ring_lines)) {
       announce(call, 1);
       // A position that lies further back was passed: else its memory would not be taken again.
@@ -142,26 +142,26 @@ class ShortRing {
   void restart() noexcept { taken_ = at_ = announced_ = stuck_before_ = 0; }
   /// Enqueues a write of the position, if the device has stream values and the last one lies at
   /// least `lines` behind.
-  void announce(const CopyCall& call, std::uint64_t lines) {
+  void announce(const CopyCall& call, uint64_t lines) {
     if (taken_ - announced_ < lines || !has_stream_values(call.slot.device)) return;
     announced_ = taken_;
     check(backend::stream_write_value(call.slot.handle, value().address(),
-                                      static_cast<std::uint32_t>(announced_)),
+                                      static_cast<uint32_t>(announced_)),
           call.operation);
   }
   void announce_sometimes(const CopyCall& call) { announce(call, lines() / marks_per_ring); }
-  std::uint64_t announced() const noexcept { return announced_; }
-  bool has_passed(std::uint64_t position) const noexcept { return value().has_reached(position); }
+  uint64_t announced() const noexcept { return announced_; }
+  bool has_passed(uint64_t position) const noexcept { return value().has_reached(position); }
 
   bool are_copies_prompt = true;   // The last copy to the host arrived in time.
   Clock::time_point last_large{};  // the last copy of more than alone_up_to
   ShortRing* next = nullptr;       // of all rings
 
  private:
-  static std::uint64_t lines_of(std::size_t bytes) noexcept { return (bytes + line - 1) / line; }
-  std::uint64_t lines() const noexcept { return bytes_ / line - 1; }
+  static uint64_t lines_of(size_t bytes) noexcept { return (bytes + line - 1) / line; }
+  uint64_t lines() const noexcept { return bytes_ / line - 1; }
   Value value() const noexcept {
-    return Value{reinterpret_cast<std::uint32_t*>(memory_ + lines() * line)};
+    return Value{reinterpret_cast<uint32_t*>(memory_ + lines() * line)};
   }
   bool may_grow() const noexcept {
     return copies_ == copies_without_ring && bytes_ < largest_ring &&
@@ -175,7 +175,7 @@ class ShortRing {
     is_attached_ = false;
   }
   /// Takes other memory. The pool hands the old one out again when the stream has passed.
-  [[nodiscard]] bool replace_memory(StreamKey stream, std::size_t bytes) {
+  [[nodiscard]] bool replace_memory(StreamKey stream, size_t bytes) {
     if (refused_for_ > 0) return --refused_for_, false;
     give_back_unused_rings();
     auto* const memory = static_cast<unsigned char*>(try_allocate_own_pinned(bytes));
@@ -213,14 +213,14 @@ class ShortRing {
   };
 
   unsigned char* memory_ = nullptr;  // The pool knows that the stream uses it.
-  std::size_t bytes_ = 0;
-  std::uint64_t stream_id_ = 0;  // the stream that the memory belongs to
-  std::uint64_t taken_ = 0;
-  std::uint64_t at_ = 0;  // the line behind the last one that was taken
-  std::uint64_t announced_ = 0;
-  std::uint64_t stuck_before_ = 0;  // the position that the last vain wait was for
-  int copies_ = 0;                  // of the stream, up to copies_without_ring
-  int refused_for_ = 0;             // copies
+  size_t bytes_ = 0;
+  uint64_t stream_id_ = 0;  // the stream that the memory belongs to
+  uint64_t taken_ = 0;
+  uint64_t at_ = 0;  // the line behind the last one that was taken
+  uint64_t announced_ = 0;
+  uint64_t stuck_before_ = 0;  // the position that the last vain wait was for
+  int copies_ = 0;             // of the stream, up to copies_without_ring
+  int refused_for_ = 0;        // copies
   bool is_used_ = false;
   bool is_attached_ = false;
   End end_{*this};
@@ -265,7 +265,7 @@ bool looks_usable(const Transfer& t, Direction direction) noexcept {
   return look_usable(host_range(t, direction), page_use(direction));
 }
 
-bool is_in_row(ShortRing& ring, std::size_t bytes) noexcept {
+bool is_in_row(ShortRing& ring, size_t bytes) noexcept {
   if (bytes <= alone_up_to) return false;
   const Clock::time_point now = Clock::now();
   return now - std::exchange(ring.last_large, now) < row_gap;
@@ -292,7 +292,7 @@ void move_bytes(const Transfer& t) noexcept {
 /// A part of a copy to the host, in the ring.
 struct Arriving {
   Transfer to_user;
-  std::uint64_t position;  // The stream passes it when the bytes have arrived.
+  uint64_t position;  // The stream passes it when the bytes have arrived.
 };
 
 /// Enqueues the next part. Its rows are contiguous in the ring.
@@ -311,9 +311,9 @@ struct Arriving {
 [[nodiscard]] bool copy_to_host(ShortRing& ring, const CopyCall& call, const Transfer& t) {
   const bool has_values = has_stream_values(call.slot.device);
   std::array<Arriving, short_copy_up_to / piece_bytes> parts;
-  std::size_t count = 0;
-  const std::size_t part = t.height > 1 || !has_values ? t.width : piece_bytes;
-  for (std::size_t at = 0; at < t.width; at += part) {
+  size_t count = 0;
+  const size_t part = t.height > 1 || !has_values ? t.width : piece_bytes;
+  for (size_t at = 0; at < t.width; at += part) {
     const Transfer next{
         t.to + at, t.to_pitch, t.from + at, t.from_pitch, std::min(part, t.width - at), t.height};
     if (!fetch(ring, call, next, parts[count++])) return false;
@@ -321,7 +321,7 @@ struct Arriving {
   // The system checks the pages while the device copies.
   if (!looks_usable(t, Direction::to_host)) return false;
   const Clock::time_point deadline = Clock::now() + patience;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const auto has_arrived = [&] {
       return has_values ? ring.has_passed(parts[i].position)
                         : internal_call([&] { return has_finished(call.slot, call.operation); });

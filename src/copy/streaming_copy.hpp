@@ -16,9 +16,9 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// How many bytes lie before the first address that is a multiple of a cache line.
-inline constexpr std::size_t streaming_line = 64;
-inline std::size_t bytes_before_line(const unsigned char* to) noexcept {
-  return (streaming_line - reinterpret_cast<std::uintptr_t>(to) % streaming_line) % streaming_line;
+inline constexpr size_t streaming_line = 64;
+inline size_t bytes_before_line(const unsigned char* to) noexcept {
+  return (streaming_line - reinterpret_cast<uintptr_t>(to) % streaming_line) % streaming_line;
 }
 
 #if defined __SSE2__
@@ -57,11 +57,11 @@ inline void end_streaming() noexcept {}  // A release orders these stores like a
 
 /// As memcpy, but bypasses the caches. That saves reading the destination first, which is a third
 /// of the memory traffic.
-inline void copy_streaming(void* destination, const void* source, std::size_t bytes) noexcept {
+inline void copy_streaming(void* destination, const void* source, size_t bytes) noexcept {
 #if defined __SSE2__ || defined __aarch64__
   auto* to = static_cast<unsigned char*>(destination);
   const auto* from = static_cast<const unsigned char*>(source);
-  const std::size_t head = bytes_before_line(to);
+  const size_t head = bytes_before_line(to);
   if (bytes < head + streaming_line) {
     std::memcpy(to, from, bytes);
     return;

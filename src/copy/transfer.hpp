@@ -14,16 +14,16 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// `height` rows of `width` bytes. On each side, row i starts i * pitch bytes after the first one.
 struct Transfer {
   unsigned char* to;
-  std::size_t to_pitch;
+  size_t to_pitch;
   const unsigned char* from;
-  std::size_t from_pitch;
-  std::size_t width;
-  std::size_t height;
+  size_t from_pitch;
+  size_t width;
+  size_t height;
 
-  std::size_t bytes() const noexcept { return width * height; }
+  size_t bytes() const noexcept { return width * height; }
 };
 
-inline Transfer single_row(void* to, const void* from, std::size_t bytes) noexcept {
+inline Transfer single_row(void* to, const void* from, size_t bytes) noexcept {
   return {static_cast<unsigned char*>(to),
           bytes,
           static_cast<const unsigned char*>(from),
@@ -38,7 +38,7 @@ inline Transfer flattened(const Transfer& t) noexcept {
 }
 
 /// The runtimes take no larger pitch.
-inline constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
+inline constexpr size_t largest_pitch = (size_t{1} << 31) - 1;
 inline bool fits_one_copy(const Transfer& t) noexcept {
   return t.height == 1 || (t.to_pitch <= largest_pitch && t.from_pitch <= largest_pitch);
 }
@@ -54,7 +54,7 @@ inline bool fits_one_copy(const Transfer& t) noexcept {
 /// Copies the bytes in the calling thread. Requires: both sides are host memory.
 inline void copy_rows(const Transfer& transfer) noexcept {
   const Transfer rows = flattened(transfer);
-  for (std::size_t row = 0; row < rows.height; ++row)
+  for (size_t row = 0; row < rows.height; ++row)
     std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
 }
 
@@ -62,23 +62,22 @@ inline void copy_rows(const Transfer& transfer) noexcept {
 /// rows.
 struct Range {
   const void* begin;
-  std::size_t bytes;
+  size_t bytes;
 };
-inline Range range_of_rows(const void* begin, std::size_t pitch, std::size_t width,
-                           std::size_t height) noexcept {
+inline Range range_of_rows(const void* begin, size_t pitch, size_t width, size_t height) noexcept {
   return {begin, pitch * (height - 1) + width};
 }
 /// Whether they share a byte.
 inline bool do_overlap(Range a, Range b) noexcept {
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.begin);
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.begin);
+  const auto begin_a = reinterpret_cast<uintptr_t>(a.begin);
+  const auto begin_b = reinterpret_cast<uintptr_t>(b.begin);
   return a.bytes > 0 && b.bytes > 0 && begin_a < begin_b + b.bytes && begin_b < begin_a + a.bytes;
 }
 /// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)`
 /// are the addresses of row i, which rise.
 template <class ToRow, class FromRow>
-bool do_rows_overlap(std::size_t rows, std::size_t width, ToRow to_row, FromRow from_row) noexcept {
-  for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
+bool do_rows_overlap(size_t rows, size_t width, ToRow to_row, FromRow from_row) noexcept {
+  for (size_t i = 0, j = 0; i < rows && j < rows;) {
     const void* const to = to_row(i);
     const void* const from = from_row(j);
     if (do_overlap({to, width}, {from, width})) return true;

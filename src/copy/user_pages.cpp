@@ -15,21 +15,21 @@ namespace {
 /// Linux's struct procmap_query (6.11), which older headers lack: finds the mapping that contains
 /// an address.
 struct MappingQuery {
-  std::uint64_t size = sizeof(MappingQuery);
-  std::uint64_t query_flags = 0;
-  std::uint64_t query_address = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::uint64_t flags = 0;  // 1: readable, 2: writable
-  std::uint64_t page_size = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t inode = 0;  // 0: no file
-  std::uint64_t others[4] = {};
+  uint64_t size = sizeof(MappingQuery);
+  uint64_t query_flags = 0;
+  uint64_t query_address = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t flags = 0;  // 1: readable, 2: writable
+  uint64_t page_size = 0;
+  uint64_t offset = 0;
+  uint64_t inode = 0;  // 0: no file
+  uint64_t others[4] = {};
 };
 static_assert(sizeof(MappingQuery) == 104);
 
-[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer);
+[[nodiscard]] uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<uintptr_t>(pointer);
 }
 
 enum class Mapping { unknown, refused, file, plain };
@@ -38,8 +38,8 @@ enum class Mapping { unknown, refused, file, plain };
 Mapping mapping_of(Range range, PageUse use, Range& last) noexcept {
   static const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   Mapping least = Mapping::plain;
-  const std::uintptr_t end = address_of(range.begin) + range.bytes;
-  for (std::uintptr_t begin = address_of(range.begin); begin < end;) {
+  const uintptr_t end = address_of(range.begin) + range.bytes;
+  for (uintptr_t begin = address_of(range.begin); begin < end;) {
     MappingQuery query;
     query.query_address = begin;
     if (ioctl(maps, _IOWR('f', 17, MappingQuery), &query) != 0)
@@ -55,7 +55,7 @@ Mapping mapping_of(Range range, PageUse use, Range& last) noexcept {
 }  // namespace
 
 bool look_usable(Range range, PageUse use, Range& plain) noexcept {
-  const std::uintptr_t begin = address_of(range.begin), known = address_of(plain.begin);
+  const uintptr_t begin = address_of(range.begin), known = address_of(plain.begin);
   if (begin >= known && begin + range.bytes <= known + plain.bytes) return true;
   Range last{};
   const Mapping found = mapping_of(range, use, last);
@@ -70,9 +70,9 @@ bool is_process_memory(const void* address) noexcept {
 }
 
 bool populate_pages(Range range, PageUse use) noexcept {
-  const std::size_t page = page_bytes();
-  const std::uintptr_t first = address_of(range.begin) / page * page;
-  const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
+  const size_t page = page_bytes();
+  const uintptr_t first = address_of(range.begin) / page * page;
+  const uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
   if (Range last{}; mapping_of(range, use, last) == Mapping::refused) return false;
   const int error = populate(first, end, use);
   // If the system cannot populate pages, assume that they are usable.

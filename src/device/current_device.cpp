@@ -58,12 +58,12 @@ void cache_device(int device) noexcept {
 }  // namespace
 
 CurrentStream stream_set_on_another(int device) noexcept {
-  return others != nullptr ? (*others)[static_cast<std::size_t>(device)] : CurrentStream{};
+  return others != nullptr ? (*others)[static_cast<size_t>(device)] : CurrentStream{};
 }
 
 void set_stream_on_another(int device, CurrentStream stream) noexcept try {
   if (stream.slot != nullptr) reserve_others();
-  if (others != nullptr) (*others)[static_cast<std::size_t>(device)] = stream;
+  if (others != nullptr) (*others)[static_cast<size_t>(device)] = stream;
 } catch (const std::bad_alloc&) {
 }
 

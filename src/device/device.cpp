@@ -36,7 +36,7 @@ struct CachedProperties {
   sync::Atomic<int> least_priority{0}, greatest_priority{0};
   sync::Atomic<bool> has_priorities{false};
   sync::Atomic<int> attributes[static_cast<int>(partitions) + 1]{};  // plus 1; 0: not queried yet
-  sync::Atomic<std::size_t> memory{0};
+  sync::Atomic<size_t> memory{0};
 };
 constinit CachedProperties cached[max_devices];
 
@@ -86,7 +86,7 @@ std::string advice_for(errc code, RuntimeVersion version) {
 /// Formats a uuid, as in "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
 std::string uuid_text(const unsigned char (&bytes)[16]) {
   std::string text;
-  for (std::size_t i = 0; i < sizeof bytes; ++i) {
+  for (size_t i = 0; i < sizeof bytes; ++i) {
     char digits[3];
     std::snprintf(digits, sizeof digits, "%02x", bytes[i]);
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
@@ -163,8 +163,8 @@ bool reads_host_page_tables(int device) {
   return known_attribute(device, pageable_memory_access_uses_host_page_tables) != 0;
 }
 
-std::size_t total_memory(int device) {
-  sync::Atomic<std::size_t>& total = cached[device].memory;
+size_t total_memory(int device) {
+  sync::Atomic<size_t>& total = cached[device].memory;
   if (total == 0) total = Device{device}.memory_info().total;
   return total;
 }

@@ -31,7 +31,7 @@ bool has_stream_values(int device);
 bool accesses_pageable_memory(int device);
 bool reads_host_page_tables(int device);
 /// In bytes. Queried once, because the runtime needs 56 us on an H200.
-std::size_t total_memory(int device);
+size_t total_memory(int device);
 
 /// Grants streams of `device` access to memory that was allocated in stream order on `owner`, if
 /// `device` can access that device at all. The runtimes require this for memory of their pools

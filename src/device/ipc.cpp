@@ -13,27 +13,27 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
+constexpr uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 
 /// A random number that identifies this process. A process id would not do: two containers may use
 /// the same one.
-std::uint64_t this_process() noexcept {
-  static constinit sync::Atomic<std::uint64_t> number{0};
-  std::uint64_t known = number;
+uint64_t this_process() noexcept {
+  static constinit sync::Atomic<uint64_t> number{0};
+  uint64_t known = number;
   if (known != 0) return known;
-  std::uint64_t fresh = 0;
+  uint64_t fresh = 0;
   if (getrandom(&fresh, sizeof fresh, 0) != sizeof fresh)
-    fresh = static_cast<std::uint64_t>(std::time(nullptr));
+    fresh = static_cast<uint64_t>(std::time(nullptr));
   fresh |= 1;
   return number.compare_exchange_strong(known, fresh) ? fresh : known;
 }
 
 /// FNV-1a. It detects corrupted or truncated bytes, and does not protect against forgery.
-std::uint32_t check_of(const IpcContent& content) noexcept {
+uint32_t check_of(const IpcContent& content) noexcept {
   unsigned char bytes[sizeof content];
   std::memcpy(bytes, &content, sizeof content);
-  std::uint32_t sum = 2166136261U;
-  for (std::size_t i = 0; i < offsetof(IpcContent, check); ++i) sum = (sum ^ bytes[i]) * 16777619U;
+  uint32_t sum = 2166136261U;
+  for (size_t i = 0; i < offsetof(IpcContent, check); ++i) sum = (sum ^ bytes[i]) * 16777619U;
   return sum;
 }
 

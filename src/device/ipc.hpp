@@ -10,16 +10,16 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-enum class IpcKind : std::uint32_t { event = 1, memory = 2 };
+enum class IpcKind : uint32_t { event = 1, memory = 2 };
 
 struct IpcContent {
-  std::uint64_t layout;      // of this struct, so that another version is rejected
-  std::uint64_t process;     // identifies the process that made the handle
-  std::uint64_t bytes;       // of the memory
+  uint64_t layout;           // of this struct, so that another version is rejected
+  uint64_t process;          // identifies the process that made the handle
+  uint64_t bytes;            // of the memory
   unsigned char device[16];  // the device's uuid: ordinals differ between processes
   backend::IpcBytes native;
   IpcKind kind;
-  std::uint32_t check;  // of all bytes before it
+  uint32_t check;  // of all bytes before it
 };
 
 using IpcHandleBytes = std::array<std::byte, 128>;

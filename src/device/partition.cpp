@@ -63,7 +63,7 @@ Division& divide(int device, std::span<const int> wanted) {
         dividing,
         "rounded up to what the device can separate, the parts leave nothing for the last part");
   check(s, dividing);
-  for (std::size_t i = 0; i < parts.size(); ++i)
+  for (size_t i = 0; i < parts.size(); ++i)
     division.parts.push_back({device, granted[i], parts[i]});
   all.splice(all.end(), fresh);
   return division;

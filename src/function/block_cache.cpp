@@ -10,7 +10,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t block_bytes = 128;
+constexpr size_t block_bytes = 128;
 // A small object then fits in one cache line, so that only one line moves between threads.
 constexpr std::align_val_t line{64};
 // No caching in a find_races build or under AddressSanitizer: the next user of a block would seem
@@ -27,13 +27,13 @@ using Cache = BatchCache<FreeBlock>;
 
 }  // namespace
 
-void* allocate_block(std::size_t bytes) {
+void* allocate_block(size_t bytes) {
   if (!caches || bytes > block_bytes) return ::operator new(bytes);
   if (FreeBlock* const block = Cache::take()) return block;
   return ::operator new(block_bytes, line);
 }
 
-void free_block(void* block, std::size_t bytes) noexcept {
+void free_block(void* block, size_t bytes) noexcept {
   if (!caches || bytes > block_bytes) return ::operator delete(block);
   Cache::give(new (block) FreeBlock);
 }

@@ -68,7 +68,7 @@ static void submit(StreamRef stream, EventBase* published, Completion* raw) {
       if (are_captures_open()) note_event(call.handle(), event.get());
     }
     Completion& hook = *completion.release();
-    is_new = recorder.mark(std::move(event), hook, is_surely_same(slot), [&](std::uint64_t number) {
+    is_new = recorder.mark(std::move(event), hook, is_surely_same(slot), [&](uint64_t number) {
       hook.number = number;
       hook.failure = kept_failure(slot);
       sync::happens_before(&hook);
@@ -91,7 +91,7 @@ std::exception_ptr failure_of(const Completion& completion) {
 /// Shared by the service thread and all copies of the future.
 struct FutureState {
   sync::Atomic<int> references{1};
-  sync::Atomic<std::uint32_t> is_ready{0};
+  sync::Atomic<uint32_t> is_ready{0};
   Outcome outcome{};
 
   void set(const Outcome& found) noexcept {

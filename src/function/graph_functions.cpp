@@ -21,7 +21,7 @@ GraphFunctions::~GraphFunctions() {
            pending_writers_.load(std::memory_order_relaxed));
 }
 
-void GraphFunctions::end_runs(std::size_t runs, std::size_t writers) noexcept {
+void GraphFunctions::end_runs(size_t runs, size_t writers) noexcept {
   pending_runs_.fetch_sub(runs, std::memory_order_relaxed);
   pending_writers_.fetch_sub(writers, std::memory_order_relaxed);
   host_writers().end_functions(writers);
@@ -91,7 +91,7 @@ GraphFunctions::Launches GraphFunctions::launched_elsewhere(const HostFunction* 
 GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::lock_guard lock{lock_};
   sync::happens_after(&function);
-  const std::uint64_t number = function.runs.load(std::memory_order_relaxed) + 1;
+  const uint64_t number = function.runs.load(std::memory_order_relaxed) + 1;
   const auto later = std::find_if(launches_.begin(), launches_.end(),
                                   [&](const Launches& each) { return each.first > number; });
   const bool is_own = number <= count_ && std::prev(later)->is_running();
@@ -146,7 +146,7 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
     return function == &GraphFunctions::run ? static_cast<const Copies*>(context)->at(data) : data;
   };
   const std::lock_guard lock{capturing_};
-  const std::size_t events = events_.size();
+  const size_t events = events_.size();
   events_.reserve(events + child.events_.size());
   for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
   std::list<std::shared_ptr<OwnedObject>> kept{child.kept_};
@@ -164,7 +164,7 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
 void GraphFunctions::forget_old_launches() noexcept {
   // Each function has begun its run for launch `begun`, and may be about to look up the stream of
   // that launch.
-  std::uint64_t begun = count_;
+  uint64_t begun = count_;
   for (const Function& each : functions_)
     begun = std::min(begun, each.runs.load(std::memory_order_relaxed));
   while (launches_.size() > 1 && std::next(launches_.begin())->first <= begun &&
@@ -173,7 +173,7 @@ void GraphFunctions::forget_old_launches() noexcept {
 }
 
 GraphFunctions::Launches& GraphFunctions::begin_launch(StreamKey stream) {
-  const std::uint64_t epoch = stream.slot->timeline.epoch();
+  const uint64_t epoch = stream.slot->timeline.epoch();
   const std::lock_guard lock{lock_};
   const Launches launch{this,   count_ + 1,
                         stream, host_function_label,
@@ -235,7 +235,7 @@ void GraphFunctions::launch(const StreamCall& call, native::executable_graph exe
 }
 
 std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call) {
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   call.check(backend::stream_capture_number(call.handle(), number));
   if (number == 0) throw_broken_capture(call.operation());
   return find_capture(number).functions;

@@ -80,7 +80,7 @@ class GraphFunctions : NotCopied {
     SharedFunction called;  // protected by the graph's lock_
     GraphFunctions& graph;
     const bool is_writer;
-    sync::Atomic<std::uint64_t> runs{0};
+    sync::Atomic<uint64_t> runs{0};
   };
   /// Whose runs of a function belong to a launch.
   enum class Span : unsigned char {
@@ -93,10 +93,10 @@ class GraphFunctions : NotCopied {
   /// handle, one launch, with a host function before it and one behind it.
   struct Launches {
     GraphFunctions* graph = nullptr;
-    std::uint64_t first = 0;  // 0: not launched by the library
+    uint64_t first = 0;  // 0: not launched by the library
     StreamKey stream{};
-    std::uint64_t label = 0;  // host_function_label
-    std::uint64_t epoch = 0;  // of the stream's timeline
+    uint64_t label = 0;  // host_function_label
+    uint64_t epoch = 0;  // of the stream's timeline
     Span span = Span::from_call;
     bool is_running() const noexcept { return span == Span::from_call || span == Span::reached; }
     bool is_past() const noexcept { return span == Span::from_call || span == Span::passed; }
@@ -118,18 +118,18 @@ class GraphFunctions : NotCopied {
   void undo_launch() noexcept;
   static void reach(void* launch) noexcept;
   static void pass(void* launch) noexcept;
-  void end_runs(std::size_t runs, std::size_t writers) noexcept;
+  void end_runs(size_t runs, size_t writers) noexcept;
 
   // Protects the lists while they grow: several threads may submit to streams of one capture.
   sync::Mutex capturing_;
   sync::Atomic<bool> is_shared_{false};
-  sync::Atomic<std::size_t> pending_runs_{0}, pending_writers_{0};
+  sync::Atomic<size_t> pending_runs_{0}, pending_writers_{0};
   std::list<Function> functions_;
-  std::size_t writers_ = 0;  // of the functions
+  size_t writers_ = 0;  // of the functions
   std::list<std::shared_ptr<OwnedObject>> kept_;
   std::vector<EventUse> events_;
   SpinLock lock_;  // protects the rest
-  std::uint64_t count_ = 0;
+  uint64_t count_ = 0;
   std::list<Launches> launches_;
   std::list<Launches> undone_;  // A function before a launch may be in the stream all the same.
 };

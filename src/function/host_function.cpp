@@ -26,8 +26,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-thread_local constinit std::uint64_t host_function_label = 0;
-thread_local constinit std::uint64_t running_function = 0;
+thread_local constinit uint64_t host_function_label = 0;
+thread_local constinit uint64_t running_function = 0;
 
 Operation about_run(const HostFunction& function) noexcept {
   return {.kind = OperationKind::host_function_run,
@@ -36,7 +36,7 @@ Operation about_run(const HostFunction& function) noexcept {
           .number = function.operation};
 }
 
-InHostFunction::InHostFunction(std::uint64_t launch) noexcept {
+InHostFunction::InHostFunction(uint64_t launch) noexcept {
   in_host_function = true;
   running_function = launch;
 }
@@ -155,7 +155,7 @@ void run_again(void* data) noexcept {
   call_as(function, function, unobserved);
 }
 
-void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw, bool writes_host_memory) {
+void launch(StreamSlot* base, uint64_t id, HostFunction* raw, bool writes_host_memory) {
   count_function(Count::made_functions);
   OwnedFunction function{raw};
   const StreamCall call{Access::ref(base, id), "launch a host function"};

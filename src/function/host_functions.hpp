@@ -16,17 +16,17 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Stored with each function that the thread launches and each copy that it stages, so that an
 /// exception can be attributed. Initially 0.
-extern thread_local constinit std::uint64_t host_function_label;
+extern thread_local constinit uint64_t host_function_label;
 /// The number of the launch of the host function that the thread runs; 0: it runs none, or one of a
 /// graph, or the launch was not observed.
-extern thread_local constinit std::uint64_t running_function;
+extern thread_local constinit uint64_t running_function;
 
 /// The scope of a host function, on a thread of the runtime. Resets the thread's
 /// settings at the end, so that the next function does not see them.
 class InHostFunction : NotCopied {
  public:
   /// `launch`: the number of its launch; 0 for one of a graph, and if the launch was not observed.
-  explicit InHostFunction(std::uint64_t launch) noexcept;
+  explicit InHostFunction(uint64_t launch) noexcept;
   ~InHostFunction();
 };
 

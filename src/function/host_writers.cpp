@@ -14,22 +14,22 @@ namespace {
 /// Runtimes that read pageable memory in stream order ask no one.
 bool is_needed() noexcept { return !backend::copies_pageable_asynchronously(); }
 
-[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer);
+[[nodiscard]] uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<uintptr_t>(pointer);
 }
 
 }  // namespace
 
 HostWriters& host_writers() noexcept { return never_destroyed<HostWriters>(); }
 
-void HostWriters::begin_functions(std::size_t count) noexcept {
+void HostWriters::begin_functions(size_t count) noexcept {
   if (is_needed()) unfinished_.fetch_add(count * one_function, std::memory_order_relaxed);
 }
-void HostWriters::end_functions(std::size_t count) noexcept {
+void HostWriters::end_functions(size_t count) noexcept {
   if (is_needed()) unfinished_.fetch_sub(count * one_function, std::memory_order_release);
 }
 
-HostWriters::Range* HostWriters::begin_range(const void* begin, std::size_t bytes) noexcept {
+HostWriters::Range* HostWriters::begin_range(const void* begin, size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   const auto unused = std::find_if(ranges_.begin(), ranges_.end(),
                                    [](const Range& each) { return each.begin == each.end; });
@@ -71,19 +71,19 @@ void HostWriters::end_passed_waits() noexcept {
   }
 }
 
-bool HostWriters::look(const void* pointer, std::size_t bytes) noexcept {
+bool HostWriters::look(const void* pointer, size_t bytes) noexcept {
   const auto are_functions_left = [this] {
     return unfinished_.load(std::memory_order_acquire) % one_listed != 0;
   };
   if (are_functions_left()) end_passed_waits();
   if (are_functions_left()) return true;
-  const std::uintptr_t begin = address_of(pointer), end = begin + bytes;
+  const uintptr_t begin = address_of(pointer), end = begin + bytes;
   const std::lock_guard lock{lock_};
   return std::any_of(ranges_.begin(), ranges_.end(),
                      [=](const Range& each) { return each.begin < end && begin < each.end; });
 }
 
-RangeWriter::RangeWriter(const void* begin, std::size_t bytes, HostWriters& of) noexcept {
+RangeWriter::RangeWriter(const void* begin, size_t bytes, HostWriters& of) noexcept {
   if (!is_needed()) return;
   of_ = &of;
   range_ = of.begin_range(begin, bytes);

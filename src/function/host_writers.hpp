@@ -28,11 +28,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 class HostWriters {
  public:
   /// @{ Host functions: each may write any memory.
-  void begin_functions(std::size_t count) noexcept;
-  void end_functions(std::size_t count) noexcept;
+  void begin_functions(size_t count) noexcept;
+  void end_functions(size_t count) noexcept;
   ///@}
   /// Whether an unfinished writer may write the bytes.
-  bool may_write(const void* begin, std::size_t bytes) noexcept {
+  bool may_write(const void* begin, size_t bytes) noexcept {
     return unfinished_.load(std::memory_order_acquire) != 0 && look(begin, bytes);
   }
 
@@ -40,19 +40,19 @@ class HostWriters {
   friend class RangeWriter;
   friend class OutsideWait;
   struct Range {
-    std::uintptr_t begin = 0, end = 0;  // empty: unused
+    uintptr_t begin = 0, end = 0;  // empty: unused
   };
   // One number counts the host functions (below), and the ranges.
-  static constexpr std::uint64_t one_function = 1, one_listed = std::uint64_t{1} << 32;
-  static constexpr std::size_t max_ranges = 64;
+  static constexpr uint64_t one_function = 1, one_listed = uint64_t{1} << 32;
+  static constexpr size_t max_ranges = 64;
 
-  [[nodiscard]] bool look(const void* pointer, std::size_t bytes) noexcept;
-  [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
+  [[nodiscard]] bool look(const void* pointer, size_t bytes) noexcept;
+  [[nodiscard]] Range* begin_range(const void* begin, size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
   [[nodiscard]] std::list<Point> take_wait() noexcept;
   void end_passed_waits() noexcept;
 
-  sync::Atomic<std::uint64_t> unfinished_{0};
+  sync::Atomic<uint64_t> unfinished_{0};
   SpinLock lock_;  // guards the rest
   // Points behind waits for something outside, one for each stream. Each counts as a function. A
   // thread takes an element out while it queries that stream.
@@ -65,7 +65,7 @@ class HostWriters {
 class RangeWriter {
  public:
   RangeWriter() noexcept = default;
-  RangeWriter(const void* begin, std::size_t bytes, HostWriters& of = host_writers()) noexcept;
+  RangeWriter(const void* begin, size_t bytes, HostWriters& of = host_writers()) noexcept;
   RangeWriter(RangeWriter&& other) noexcept
       : of_{std::exchange(other.of_, nullptr)}, range_{other.range_} {}
   RangeWriter& operator=(RangeWriter&&) = delete;

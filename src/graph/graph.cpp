@@ -110,14 +110,14 @@ void instantiate(GraphState& state, const char* operation) {
 }
 
 /// Requires: graph_mutex is locked.
-[[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
-  std::size_t count = 0;
+[[nodiscard]] size_t count_nodes(native::graph graph, const char* operation) {
+  size_t count = 0;
   check(backend::graph_nodes(graph, nullptr, count), operation);
   return count;
 }
 /// Requires: graph_mutex is locked.
 [[nodiscard]] std::vector<native::graph_node> nodes_of(native::graph graph, const char* operation) {
-  std::size_t count = count_nodes(graph, operation);
+  size_t count = count_nodes(graph, operation);
   std::vector<native::graph_node> nodes(count);
   check(backend::graph_nodes(graph, nodes.data(), count), operation);
   return nodes;
@@ -217,7 +217,7 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey s
 /// Ends the native capture.
 /// @throws errc::capture
 [[nodiscard]] native::graph end_native(const StreamCall& call, const OpenCapture& capture) {
-  std::uint64_t active = 0;
+  uint64_t active = 0;
   call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
   const backend::status s = end_native_capture(call.slot(), graph);
@@ -232,7 +232,7 @@ const char* name_of(backend::NodeKind kind) noexcept {
   constexpr const char* names[] = {"kernel",     "copy", "fill",         "host function",
                                    "allocation", "free", "event record", "event wait",
                                    "graph",      "other"};
-  return names[static_cast<std::size_t>(kind)];
+  return names[static_cast<size_t>(kind)];
 }
 
 /// Moves the work of `now` into the executable graph of `old`. False if the runtime cannot do that.
@@ -300,7 +300,7 @@ void begin_capture(StreamRef stream) {
       const CaptureChangeLock unmarked{default_beside(call.slot()), true};
       call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
     }
-    std::uint64_t number = 0;
+    uint64_t number = 0;
     call.check(backend::stream_capture_number(call.handle(), number));
     if (number == 0)
       throw_error(errc::capture, beginning,
@@ -377,7 +377,7 @@ void Graph::drop() noexcept {
   release_graph(state_);
 }
 
-std::size_t Graph::node_count() const {
+size_t Graph::node_count() const {
   constexpr const char* operation = "count the nodes of a graph";
   GraphState& state = require(operation);
   enter(operation);
@@ -392,17 +392,17 @@ std::string Graph::dot() const {
   const std::lock_guard lock{state.graph_mutex};
   const std::vector<native::graph_node> nodes = nodes_of(state.graph, operation);
   std::string text = "digraph runnel {\n";
-  std::unordered_map<native::graph_node, std::size_t> numbers;
+  std::unordered_map<native::graph_node, size_t> numbers;
   for (const native::graph_node node : nodes) {
     const backend::NodeKind kind = kind_of(node, operation);
-    const std::size_t number = numbers.emplace(node, numbers.size()).first->second;
+    const size_t number = numbers.emplace(node, numbers.size()).first->second;
     text += "  n" + std::to_string(number) + " [label=\"" + name_of(kind) + "\"];\n";
   }
-  std::size_t count = 0;
+  size_t count = 0;
   check(backend::graph_edges(state.graph, nullptr, nullptr, count), operation);
   std::vector<native::graph_node> from(count), to(count);
   check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);
-  for (std::size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i)
     text +=
         "  n" + std::to_string(numbers[from[i]]) + " -> n" + std::to_string(numbers[to[i]]) + ";\n";
   return text + "}\n";

@@ -24,7 +24,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
+bool is_in_capture(const Point& user, uint64_t capture) noexcept {
   const HandleLock locked{user.stream()};
   return locked.is_usable() && capture_number_of(locked->handle) == capture;
 }
@@ -32,7 +32,7 @@ bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
 /// Makes the captured stream wait for the users in the same capture. A wait for another stream
 /// would break the capture, and has no meaning in a graph. False if it cannot wait for one of them.
 [[nodiscard]] bool join_users(const HandleLock& own, const BlockFree& block) noexcept {
-  const std::uint64_t capture = capture_number_of(own->handle);
+  const uint64_t capture = capture_number_of(own->handle);
   return std::ranges::none_of(block.others, [&](const Point& user) {
     return (capture == 0 || is_in_capture(user, capture)) &&
            !user.make_wait(own->handle, InCapture::allowed);
@@ -71,7 +71,7 @@ bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
 bool has_captured_user(const BlockFree& block) noexcept {
   const auto captures = [](const Point& user) {
     const HandleLock locked{user.stream()};
-    std::uint64_t number = 0;
+    uint64_t number = 0;
     return is_captured(locked) &&
            !(succeeded_or_forget(backend::stream_capture_number(locked->handle, number)) &&
              number == 0);
@@ -175,8 +175,7 @@ bool make_frees() noexcept {
   return !has_deferred_frees();
 }
 
-bool wait_for_deferred_free(std::size_t made,
-                            std::chrono::steady_clock::time_point deadline) noexcept {
+bool wait_for_deferred_free(size_t made, std::chrono::steady_clock::time_point deadline) noexcept {
   mark_own_default_streams();
   const auto is_made = [made] { return frees_made.load(std::memory_order_acquire) != made; };
   static_cast<void>(poll_until(deadline, [&] { return make_frees() || is_made(); }));

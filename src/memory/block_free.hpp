@@ -30,12 +30,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct BlockFree : DeferredWork {
   void* pointer = nullptr;
   int device = 0;
-  std::size_t bytes = 0;
+  size_t bytes = 0;
   SharedResource resource{};  // Null: the device's own memory.
   // While the buffer lives, several threads may add users.
-  sync::Mutex adding{};  // protects `others`
-  sync::Atomic<std::uint64_t> last_user{
-      0};  // the id of a stream in `others`, which may be the owner
+  sync::Mutex adding{};                 // protects `others`
+  sync::Atomic<uint64_t> last_user{0};  // the id of a stream in `others`, which may be the owner
 };
 
 /// Whether the stream is being captured. Returns false if it has ended, so that its capture is
@@ -52,7 +51,7 @@ void defer_free(BlockFree& block) noexcept;
 void defer_copy(BlockFree& block) noexcept;
 
 /// The numbers of frees that were deferred, and of those that were made since.
-inline constinit sync::Atomic<std::size_t> frees_deferred{0}, frees_made{0};
+inline constinit sync::Atomic<size_t> frees_deferred{0}, frees_made{0};
 inline bool has_deferred_frees() noexcept {
   return frees_made.load(std::memory_order_acquire) !=
          frees_deferred.load(std::memory_order_acquire);
@@ -61,7 +60,7 @@ inline bool has_deferred_frees() noexcept {
 bool make_frees() noexcept;
 /// The same, again and again, until more than `made` frees were made, or none is deferred. Returns
 /// whether more were made.
-[[nodiscard]] bool wait_for_deferred_free(std::size_t made,
+[[nodiscard]] bool wait_for_deferred_free(size_t made,
                                           std::chrono::steady_clock::time_point deadline) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -44,16 +44,16 @@ namespace {
 
 constexpr const char* operation = "allocate device memory";
 
-constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+constexpr size_t no_limit = std::numeric_limits<size_t>::max();
 
 struct Usage {
-  sync::Atomic<std::size_t> in_use{0};
-  sync::Atomic<std::size_t> peak{0};
-  sync::Atomic<std::size_t> limit{no_limit};
+  sync::Atomic<size_t> in_use{0};
+  sync::Atomic<size_t> peak{0};
+  sync::Atomic<size_t> limit{no_limit};
 };
 constinit Usage usage[max_devices];
 
-[[noreturn]] void refuse_beyond_limit(std::size_t bytes, std::size_t used, std::size_t limit) {
+[[noreturn]] void refuse_beyond_limit(size_t bytes, size_t used, size_t limit) {
   if (limit == no_limit)
     throw_error(errc::out_of_memory, operation, "the size is beyond any device's memory");
   throw_formatted(errc::out_of_memory, operation, backend::ok,
@@ -63,8 +63,8 @@ constinit Usage usage[max_devices];
 }
 
 /// Says how much was asked for and how much is free.
-[[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes, int device) {
-  std::size_t free = 0, total = 0;
+[[noreturn]] void throw_no_room(backend::status refusal, size_t bytes, int device) {
+  size_t free = 0, total = 0;
   const backend::status asked =
       internal_call([&] { return backend::memory_info(free, total, device); }, any_capture_seen());
   if (backend::classify(refusal) != errc::out_of_memory || asked != backend::ok)
@@ -78,15 +78,15 @@ constinit Usage usage[max_devices];
 
 /// Adds to the bytes in use before the allocation, so that concurrent allocations together do not
 /// exceed the limit.
-void reserve(int device, std::size_t bytes) {
+void reserve(int device, size_t bytes) {
   Usage& u = usage[device];
-  const std::size_t limit = u.limit.load(std::memory_order_relaxed);
-  std::size_t used = u.in_use.load(std::memory_order_relaxed);
+  const size_t limit = u.limit.load(std::memory_order_relaxed);
+  size_t used = u.in_use.load(std::memory_order_relaxed);
   do {
     if (used > limit || bytes > limit - used) refuse_beyond_limit(bytes, used, limit);
   } while (!u.in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
 }
-void cancel_reservation(int device, std::size_t bytes) noexcept {
+void cancel_reservation(int device, size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
@@ -94,29 +94,29 @@ void cancel_reservation(int device, std::size_t bytes) noexcept {
 void count_in(int device) noexcept {
   Usage& u = usage[device];
   count_up(counters.device_blocks[device]);
-  const std::size_t now = u.in_use.load(std::memory_order_relaxed);
-  for (std::size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
+  const size_t now = u.in_use.load(std::memory_order_relaxed);
+  for (size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
     if (u.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) break;
 }
-void count_out(int device, std::size_t bytes) noexcept {
+void count_out(int device, size_t bytes) noexcept {
   count_down(counters.device_blocks[device]);
   cancel_reservation(device, bytes);
 }
 
 /// Whether memory was freed since `made` frees were made, or a free is deferred.
-bool may_come(std::size_t made) noexcept {
+bool may_come(size_t made) noexcept {
   return has_deferred_frees() || frees_made.load(std::memory_order_acquire) != made;
 }
 
 /// Allocates in stream order if the device has memory pools. If there is no memory, makes deferred
 /// frees and tries again, for a second at most. Then it waits for all devices, and tries once more.
-[[nodiscard]] void* allocate_on(native::stream stream, int device, std::size_t bytes) {
+[[nodiscard]] void* allocate_on(native::stream stream, int device, size_t bytes) {
   void* block = nullptr;
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
   std::optional<sync::Clock::time_point> deadline;
   for (bool is_last = false;;) {
-    const std::size_t made = frees_made.load(std::memory_order_acquire);
+    const size_t made = frees_made.load(std::memory_order_acquire);
     const backend::status s =
         has_pools
             ? internal_call([&] { return backend::malloc_async(block, bytes, device, stream); },
@@ -135,7 +135,7 @@ bool may_come(std::size_t made) noexcept {
 }
 
 /// The same within the device's limit; counts the block.
-[[nodiscard]] void* allocate_reserved(native::stream stream, int device, std::size_t bytes) {
+[[nodiscard]] void* allocate_reserved(native::stream stream, int device, size_t bytes) {
   reserve(device, bytes);
   try {
     void* const block = allocate_on(stream, device, bytes);
@@ -150,9 +150,8 @@ bool may_come(std::size_t made) noexcept {
 /// Allocates from the resource. If the resource has no memory, waits for a short time until
 /// deferred frees are deallocated to resources, and tries again: a block that was freed on an idle
 /// stream can be deallocated once its event is complete, which takes the device some microseconds.
-[[nodiscard]] void* allocate_with_retry(AnyResource& resource, StreamRef stream,
-                                        std::size_t bytes) {
-  const std::size_t made = frees_made.load(std::memory_order_acquire);
+[[nodiscard]] void* allocate_with_retry(AnyResource& resource, StreamRef stream, size_t bytes) {
+  const size_t made = frees_made.load(std::memory_order_acquire);
   try {
     return allocate_from_resource(resource, stream, bytes, operation);
   } catch (const std::bad_alloc&) {
@@ -164,7 +163,7 @@ bool may_come(std::size_t made) noexcept {
   return allocate_from_resource(resource, stream, bytes, operation);
 }
 
-Operation about_allocation_in_order(const Slot& slot, std::size_t bytes) {
+Operation about_allocation_in_order(const Slot& slot, size_t bytes) {
   const ScopedDevice on{slot.device, operation};
   Operation allocation = about(slot, OperationKind::allocation, operation);
   allocation.bytes = bytes;
@@ -187,7 +186,7 @@ Operation about_free(const BlockFree& block, bool is_now) noexcept {
 
 }  // namespace
 
-void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource) {
+void* allocate_device(StreamRef stream, size_t bytes, AnyResource* resource) {
   enter(operation);
   Slot& slot = live_slot(stream);
   require_own_thread(slot, operation);
@@ -239,7 +238,7 @@ bool add_user(OwnedExtras& extras, StreamRef stream) {
 }
 
 /// The points of all streams that use the block.
-[[nodiscard]] std::list<Point> users_of(const void* pointer, std::size_t bytes,
+[[nodiscard]] std::list<Point> users_of(const void* pointer, size_t bytes,
                                         const OwnedExtras& extras, StreamRef owner) {
   std::list<Point> users = recorded_uses(pointer, bytes);
   users.push_back(Point::of(key_of(owner)));
@@ -273,7 +272,7 @@ void add_copy_use(OwnedExtras& extras, StreamRef stream) {
   if (release_mode() == Release::now) static_cast<void>(add_user(extras, stream));
 }
 
-void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::size_t bytes,
+void wait_for_device_uses(const StreamRef* waiting, const void* pointer, size_t bytes,
                           const OwnedExtras& extras, StreamRef owner) {
   constexpr const char* of_uses = "wait for the uses of memory";
   enter(of_uses);
@@ -312,7 +311,7 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
 
 void release_device() { refuse_in_child("release device memory"); }
 
-void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
+void free_device(void* pointer, size_t bytes, StreamRef stream, int device,
                  OwnedExtras extras) noexcept {
   BlockFree without_extras;
   BlockFree& block = extras.get() != nullptr ? *extras.get() : without_extras;
@@ -340,8 +339,7 @@ namespace {
   return usage[device.ordinal()];
 }
 
-void require_resource(StreamRef stream, Device device, std::size_t alignment,
-                      const char* attempted) {
+void require_resource(StreamRef stream, Device device, size_t alignment, const char* attempted) {
   enter(attempted);
   if (live_slot(stream).device != device.ordinal())
     throw_invalid_argument(attempted, "the stream belongs to another device than the resource");
@@ -354,13 +352,13 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment,
 
 using namespace detail;
 
-void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
+void* DeviceResource::allocate(StreamRef stream, size_t bytes, size_t alignment) const {
   require_resource(stream, device_, alignment, operation);
   return allocate_device(stream, bytes);
 }
 
-void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes,
-                                std::size_t alignment) const {
+void DeviceResource::deallocate(StreamRef stream, void* pointer, size_t bytes,
+                                size_t alignment) const {
   constexpr const char* freeing = "free device memory";
   const Release mode = release_mode();
   if (mode == Release::now) require_resource(stream, device_, alignment, freeing);
@@ -381,11 +379,11 @@ void DeviceResource::reset_peak() const {
   u.peak.store(read_count(u.in_use), std::memory_order_relaxed);
 }
 
-void DeviceResource::set_limit(std::size_t bytes) const {
+void DeviceResource::set_limit(size_t bytes) const {
   usage_of(device_, "limit device memory").limit.store(bytes, std::memory_order_relaxed);
 }
 
-std::size_t DeviceResource::limit() const {
+size_t DeviceResource::limit() const {
   return read_count(usage_of(device_, "ask for the limit of device memory").limit);
 }
 
@@ -394,15 +392,15 @@ static void require_pools(const InternalDeviceCall& call) {
     throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
 }
 
-std::size_t DeviceResource::reserved() const {
+size_t DeviceResource::reserved() const {
   const InternalDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
   require_pools(call);
-  std::size_t bytes = 0;
+  size_t bytes = 0;
   call.check(backend::pool_reserved(call.device(), bytes));
   return bytes;
 }
 
-void DeviceResource::set_release_threshold(std::size_t bytes) const {
+void DeviceResource::set_release_threshold(size_t bytes) const {
   const InternalDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
   require_pools(call);
   call.check(backend::set_release_threshold(call.device(), bytes));

@@ -37,33 +37,29 @@ namespace {
 constexpr const char* operation = "pin memory that is there already";
 
 struct Range {
-  std::uintptr_t begin, end;
+  uintptr_t begin, end;
   [[nodiscard]] void* pointer() const noexcept { return reinterpret_cast<void*>(begin); }
-  std::size_t bytes() const noexcept { return end - begin; }
+  size_t bytes() const noexcept { return end - begin; }
 };
 
-std::uintptr_t page_of(std::uintptr_t address) noexcept {
-  return address / page_bytes() * page_bytes();
-}
-std::uintptr_t next_page(std::uintptr_t address) noexcept {
-  return page_of(address) + page_bytes();
-}
+uintptr_t page_of(uintptr_t address) noexcept { return address / page_bytes() * page_bytes(); }
+uintptr_t next_page(uintptr_t address) noexcept { return page_of(address) + page_bytes(); }
 
 // All registrations of the process. The runtimes refuse registrations that share a page, but with
 // different errors, and some of them not reliably.
 struct Registrations {
   struct Entry {
-    std::uintptr_t end;
-    std::uint64_t owner;  // The number of the HostRegistration that owns it; 0 while it is being
-                          // unregistered.
+    uintptr_t end;
+    uint64_t owner;  // The number of the HostRegistration that owns it; 0 while it is being
+                     // unregistered.
     bool is_registered = false;
   };
   sync::Mutex mutex;
-  std::map<std::uintptr_t, Entry> all;  // By begin.
-  std::uint64_t owners = 0;
+  std::map<uintptr_t, Entry> all;  // By begin.
+  uint64_t owners = 0;
 
   /// The first entry that ends behind the address. Requires: the mutex is locked.
-  [[nodiscard]] auto behind(std::uintptr_t at) {
+  [[nodiscard]] auto behind(uintptr_t at) {
     auto found = all.upper_bound(at);
     if (found != all.begin() && std::prev(found)->second.end > at) --found;
     return found;
@@ -72,7 +68,7 @@ struct Registrations {
 Registrations& registrations() { return never_destroyed<Registrations>(); }
 constinit sync::Atomic<bool> are_there_any{false};  // or have been
 
-void remove(std::uintptr_t begin) noexcept {
+void remove(uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};
   registrations().all.erase(begin);
 }
@@ -80,13 +76,13 @@ void remove(std::uintptr_t begin) noexcept {
 /// Enters the parts of the range that no registration covers, for a new owner, and returns them.
 /// Next to an existing registration they begin and end at a page boundary. Returns nothing, and
 /// leaves `owner` at 0, if a registration that overlaps the range is being unregistered.
-[[nodiscard]] std::vector<Range> reserve_gaps(Range range, std::uint64_t& owner) {
+[[nodiscard]] std::vector<Range> reserve_gaps(Range range, uint64_t& owner) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
   std::vector<Range> gaps;
-  std::uintptr_t at = range.begin;
+  uintptr_t at = range.begin;
   auto each = known.behind(at);
-  const auto add_gap = [&](std::uintptr_t end) {
+  const auto add_gap = [&](uintptr_t end) {
     if (end > at) gaps.push_back({at, end});
   };
   for (; each != known.all.end() && each->first < range.end; ++each) {
@@ -97,7 +93,7 @@ void remove(std::uintptr_t begin) noexcept {
   add_gap(range.end);
   owner = ++known.owners;
   // All of them, or none.
-  std::map<std::uintptr_t, Registrations::Entry> entries;
+  std::map<uintptr_t, Registrations::Entry> entries;
   for (const Range gap : gaps) entries.emplace(gap.begin, Registrations::Entry{gap.end, owner});
   known.all.merge(entries);
   are_there_any.store(true, std::memory_order_release);
@@ -111,7 +107,7 @@ void mark_registered(Range range) noexcept {
 
 /// Returns the owner's first registered range, and marks it as being unregistered. Removes the
 /// owner's entries before it that were not registered.
-[[nodiscard]] std::optional<Range> take_range(std::uint64_t owner, Range within) noexcept {
+[[nodiscard]] std::optional<Range> take_range(uint64_t owner, Range within) noexcept {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
   for (auto each = known.all.lower_bound(within.begin);
@@ -139,12 +135,12 @@ Operation about(OperationKind kind, const char* name, Range range) noexcept {
 /// registration of the memory.
 backend::status unregister(void* memory) noexcept {
   const backend::status s = backend::unregister_host(memory);
-  remove(reinterpret_cast<std::uintptr_t>(memory));
+  remove(reinterpret_cast<uintptr_t>(memory));
   return s;
 }
 
 /// Unregisters all ranges of the owner.
-void unregister_all(std::uint64_t owner, Range within) noexcept {
+void unregister_all(uint64_t owner, Range within) noexcept {
   constexpr const char* ending = "unpin memory";
   while (const auto range = take_range(owner, within)) {
     emit([&] { return about(OperationKind::deallocation, ending, *range); });
@@ -154,14 +150,14 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
 
 /// Whether other code or a pool has pinned the first and the last byte.
 /// @throws errc::invalid_argument if one of them is device or managed memory
-bool is_pinned_already(Range gap, std::uintptr_t begin) {
+bool is_pinned_already(Range gap, uintptr_t begin) {
   bool is_pinned = true;
-  for (const std::uintptr_t at : {gap.begin, gap.end - 1}) {
+  for (const uintptr_t at : {gap.begin, gap.end - 1}) {
     const MemoryKind kind = pointer_info(reinterpret_cast<const void*>(at)).kind;
     is_pinned = is_pinned && kind == MemoryKind::pinned;
     if (kind == MemoryKind::pageable || kind == MemoryKind::pinned) continue;
     throw_formatted(errc::invalid_argument, operation, backend::ok, "byte %zu of it is %s",
-                    static_cast<std::size_t>(at - begin),
+                    static_cast<size_t>(at - begin),
                     kind == MemoryKind::managed ? "managed memory" : "a device's memory");
   }
   return is_pinned;
@@ -177,7 +173,7 @@ bool is_read_only(Range range) noexcept {
   bool writable = true;
   char line[5 * 4096];  // a path of at most 4 KiB, in which a newline takes four characters
   while (range.begin < range.end && std::fgets(line, sizeof line, maps.get()) != nullptr) {
-    std::uintptr_t begin = 0, end = 0;
+    uintptr_t begin = 0, end = 0;
     char rights[5] = {};
     const int read = std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights);
     if (read != 3 || end <= range.begin) continue;
@@ -214,36 +210,36 @@ void pin(Range range) {
 }
 
 /// Whether all of these addresses are mapped.
-bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  const std::uintptr_t first = page_of(begin);
+bool is_mapped(uintptr_t begin, uintptr_t end) noexcept {
+  const uintptr_t first = page_of(begin);
   // With MS_ASYNC the system only checks the mappings.
   return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
 }  // namespace
 
-bool detail::has_registered_part(const void* pointer, std::size_t bytes) noexcept {
+bool detail::has_registered_part(const void* pointer, size_t bytes) noexcept {
   if (!are_there_any.load(std::memory_order_acquire)) return false;
-  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
   const std::lock_guard lock{registrations().mutex};
   const auto found = registrations().behind(begin);
   return found != registrations().all.end() && found->first < begin + bytes;
 }
 
-HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
+HostRegistration::HostRegistration(const void* pointer, size_t bytes) {
   enter(operation);
   watch_main_thread();
   require_device(0, operation);
   if (pointer == nullptr || bytes == 0)
     throw_invalid_argument(operation, "there is no memory: null, or 0 bytes");
-  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
-  std::uintptr_t end = 0;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  uintptr_t end = 0;
   if (__builtin_add_overflow(begin, bytes, &end))
     throw_invalid_argument(operation, "the size runs past the end of the address space");
   if (!is_mapped(begin, end))
     throw_invalid_argument(operation, "there is no memory at a part of these addresses");
   const Range range{begin, end};
-  std::uint64_t owner = 0;
+  uint64_t owner = 0;
   std::vector<Range> gaps = reserve_gaps(range, owner);
   if (owner == 0) {
     wait_for_releases(operation, release_timeout);
@@ -264,7 +260,7 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
 
 HostRegistration::~HostRegistration() {
   if (pointer_ == nullptr || release_mode_before_wait() == Release::never) return;
-  const auto begin = reinterpret_cast<std::uintptr_t>(pointer_);
+  const auto begin = reinterpret_cast<uintptr_t>(pointer_);
   unregister_all(owner_, {begin, begin + bytes_});
 }
 

@@ -22,9 +22,9 @@ namespace detail {
 namespace {
 
 /// @throws errc::invalid_argument unless both ends of the range are managed memory
-void require_managed(const void* memory, std::size_t bytes, const char* operation) {
+void require_managed(const void* memory, size_t bytes, const char* operation) {
   require_rows(memory, bytes, bytes, 1, operation);
-  for (const std::size_t at : {std::size_t{0}, bytes - 1}) {
+  for (const size_t at : {size_t{0}, bytes - 1}) {
     PointerInfo info{MemoryKind::pageable, Device{0}};
     check(backend::pointer_info(info, static_cast<const unsigned char*>(memory) + at), operation);
     if (info.kind != MemoryKind::managed)
@@ -34,8 +34,8 @@ void require_managed(const void* memory, std::size_t bytes, const char* operatio
 
 /// Refuses sizes that exceed all memory of the machine, for which CUDA would wait for the devices
 /// before it fails. @throws errc::out_of_memory
-void require_possible(std::size_t bytes, const char* operation) {
-  std::size_t all = machine_memory();
+void require_possible(size_t bytes, const char* operation) {
+  size_t all = machine_memory();
   for (int device = 0; bytes > all && device < device_count(); ++device)
     all += total_memory(device);
   if (bytes > all)
@@ -52,7 +52,7 @@ int number_of(MemoryPlace place, const char* operation) {
 
 }  // namespace
 
-void* allocate_managed(std::size_t bytes, Device device) {
+void* allocate_managed(size_t bytes, Device device) {
   const InternalDeviceCall call{device.ordinal(), "allocate managed memory"};
   if (bytes == 0) return nullptr;
   require_possible(bytes, call.operation());
@@ -70,7 +70,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
   return block;
 }
 
-void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
+void free_managed(void* pointer, size_t bytes, int device) noexcept {
   count_down(counters.shared_and_managed_blocks);
   if (is_observed() && release_mode_before_wait() != Release::never) [[unlikely]]
     emit_free("free managed memory", MemoryKind::managed, pointer, bytes, device);
@@ -81,7 +81,7 @@ void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
 
 using namespace detail;
 
-void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, MemoryPlace place) {
+void prefetch_bytes(StreamRef stream, const void* memory, size_t bytes, MemoryPlace place) {
   const StreamCall call{stream, "prefetch managed memory"};
   require_own_thread(call.slot(), call.operation());
   if (bytes == 0) return;
@@ -92,7 +92,7 @@ void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, Mem
   call.check(backend::prefetch_async(memory, bytes, to, call.handle()));
 }
 
-void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, MemoryPlace place) {
+void advise_bytes(const void* memory, size_t bytes, MemoryAdvice advice, MemoryPlace place) {
   constexpr const char* operation = "advise on managed memory";
   enter(operation);
   const int whose = number_of(place, operation);

@@ -17,8 +17,8 @@ PointerInfo pointer_info(const void* pointer) {
 
 namespace detail {
 
-std::size_t bytes_for(std::size_t count, std::size_t size) {
-  std::size_t bytes = 0;
+size_t bytes_for(size_t count, size_t size) {
+  size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes))
     throw_error(errc::out_of_memory, "allocate memory",
                 "the number of elements times their size does not fit an address");

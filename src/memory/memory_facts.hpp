@@ -16,30 +16,30 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// @throws errc::invalid_argument unless the memory can be `height` (at least 1) rows of `width`
 /// (at least 1) bytes
-inline void require_rows(const void* pointer, std::size_t pitch, std::size_t width,
-                         std::size_t height, const char* operation) {
+inline void require_rows(const void* pointer, size_t pitch, size_t width, size_t height,
+                         const char* operation) {
   if (pointer == nullptr)
     throw_invalid_argument(operation, "a pointer is null but the size is not 0");
   if (pitch < width)
     throw_invalid_argument(operation, "the pitch is smaller than the width of a row");
-  std::size_t span = 0;
-  std::uintptr_t end = 0;
+  size_t span = 0;
+  uintptr_t end = 0;
   if (__builtin_mul_overflow(pitch, height - 1, &span) ||
       __builtin_add_overflow(span, width, &span) ||
-      __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(pointer), span, &end))
+      __builtin_add_overflow(reinterpret_cast<uintptr_t>(pointer), span, &end))
     throw_invalid_argument(operation, "the size runs past the end of the address space");
 }
 
 /// If the memory belongs to the pinned pool, records a use by the stream: the block is not reused
 /// before the stream's work on it is complete. Returns whether all of the bytes are in one block.
 /// Requires: the stream's device is current if its handle needs that.
-inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
+inline bool note_use(const void* pointer, size_t bytes, std::optional<MemoryKind> known,
                      StreamKey use) {
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 
 /// Whether a HostRegistration covers any of the bytes. Devices may write those.
-bool has_registered_part(const void* pointer, std::size_t bytes) noexcept;
+bool has_registered_part(const void* pointer, size_t bytes) noexcept;
 
 /// Properties of a range of memory. It is treated as pinned only if its first and last byte are,
 /// because a registration may cover only a part of it.
@@ -59,7 +59,7 @@ inline int owner_of(const PointerInfo& info) noexcept {
 }
 
 /// As note_use(), and determines the kind of the memory.
-inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
+inline MemoryFacts facts_of(const void* pointer, size_t bytes, std::optional<MemoryKind> known,
                             StreamKey use, const char* operation) {
   if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};
   if (known) return {*known, true};

@@ -10,14 +10,14 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-[[nodiscard]] backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept;
+[[nodiscard]] backend::status allocate_pinned_pages(void*& memory, size_t bytes) noexcept;
 [[nodiscard]] backend::status free_pinned_pages(void* memory) noexcept;
 
 /// The size of the machine's memory in bytes.
-std::size_t machine_memory() noexcept;
+size_t machine_memory() noexcept;
 
 /// Populates, with several threads, the pages of memory that is about to be registered, if their
 /// access rights permit it. Does not change their contents.
-void populate_for_registration(void* memory, std::size_t bytes) noexcept;
+void populate_for_registration(void* memory, size_t bytes) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

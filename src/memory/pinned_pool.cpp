@@ -31,7 +31,7 @@ namespace detail {
 namespace {
 
 constexpr const char* operation = "allocate pinned memory";
-constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
+constexpr size_t all_blocks = std::numeric_limits<size_t>::max();
 
 // Until the first block is allocated, lookups are skipped.
 constinit sync::Atomic<bool> has_blocks{false};
@@ -39,7 +39,7 @@ constinit sync::Atomic<bool> has_blocks{false};
 /// Reserves and allocates a new block. Returns null if there is not enough memory; `refusal` is
 /// then the runtime's status, or `ok` if the limit was reached. @throws any other error of the
 /// runtime
-[[nodiscard]] void* make_block(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
+[[nodiscard]] void* make_block(PinnedShelf& shelf, size_t bytes, bool write_combined,
                                backend::status& refusal) {
   refusal = backend::ok;
   auto block = std::make_unique<PinnedBlock>(PinnedBlock{{}, 0, bytes, &shelf});
@@ -66,13 +66,13 @@ constinit sync::Atomic<bool> has_blocks{false};
 /// complete, which takes the device some microseconds, and so can a block that another thread is
 /// polling. Releases to the runtime take longer, at worst until all devices are idle. Null if there
 /// is still none.
-[[nodiscard]] void* wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
+[[nodiscard]] void* wait_for_room(PinnedShelf& shelf, size_t bytes, bool write_combined,
                                   backend::status& refusal) {
   const ScopedWait wait{operation};
   if (auto* const give_back_more = give_back_copy_memory.load(std::memory_order_acquire))
     give_back_more(refusal == backend::ok);
   const auto cached_until = sync::Clock::now() + short_timeout;
-  std::size_t tried_after = all_blocks;  // A number of releases.
+  size_t tried_after = all_blocks;  // A number of releases.
   void* found = nullptr;
   try_for(release_timeout, [&] {
     found = pinned_shelves().take_complete(shelf, all_blocks);
@@ -91,7 +91,7 @@ constinit sync::Atomic<bool> has_blocks{false};
 /// Throws for an allocation of `bytes`. The text gives that size, where the pool's memory is, and
 /// the limit or advice. `refusal` is the runtime's status, or ok if the block would exceed the
 /// pool's limit.
-[[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes, std::size_t block) {
+[[noreturn]] void throw_no_room(backend::status refusal, size_t bytes, size_t block) {
   const PinnedStatistics now = PinnedPool::statistics();
   char limit[96] = "use smaller pieces";
   if (refusal == backend::ok)
@@ -103,7 +103,7 @@ constinit sync::Atomic<bool> has_blocks{false};
                   bytes, block, now.in_use, now.cached, now.releasing, limit);
 }
 
-constexpr std::size_t max_looked_at = 256;
+constexpr size_t max_looked_at = 256;
 
 /// Null if no block of the pool can be used again.
 [[nodiscard]] void* take_cached(std::span<PinnedShelf> shelves) noexcept {
@@ -115,7 +115,7 @@ constexpr std::size_t max_looked_at = 256;
 }
 
 /// Waits for a limited time if there is not enough memory.
-void* take_block(std::size_t asked, std::size_t bytes, bool write_combined) {
+void* take_block(size_t asked, size_t bytes, bool write_combined) {
   const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, write_combined);
   if (void* const cached = take_cached(shelves)) return cached;
   PinnedShelf& shelf = shelves.front();
@@ -127,21 +127,21 @@ void* take_block(std::size_t asked, std::size_t bytes, bool write_combined) {
 
 }  // namespace
 
-bool note_pinned_use(const void* pointer, std::size_t bytes, StreamKey use) {
+bool note_pinned_use(const void* pointer, size_t bytes, StreamKey use) {
   return has_blocks.load(std::memory_order_relaxed) &&
          pinned_shelves().note_use(pointer, bytes, use);
 }
 
 void* pinned_block_of(const void* pointer) noexcept { return pinned_shelves().begin_of(pointer); }
 
-void* allocate_pinned(std::size_t bytes, bool write_combined) {
+void* allocate_pinned(size_t bytes, bool write_combined) {
   if (bytes == 0) return nullptr;
   enter(operation);
   watch_main_thread();
   require_device(0, operation);
-  if (bytes > std::numeric_limits<std::size_t>::max() - smallest_block)
+  if (bytes > std::numeric_limits<size_t>::max() - smallest_block)
     throw_error(errc::out_of_memory, operation, "the size does not fit an address");
-  const std::size_t size = block_size_for(bytes);
+  const size_t size = block_size_for(bytes);
   ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::pinned, size); }};
   void* const block = take_block(bytes, size, write_combined);
   event.allocated(block);
@@ -153,7 +153,7 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
 bool deallocate_pinned(void* pointer) noexcept {
   const Release mode = release_mode();
   if (mode != Release::never && is_observed()) [[unlikely]] {
-    const std::size_t bytes = pinned_shelves().size_of(pointer);
+    const size_t bytes = pinned_shelves().size_of(pointer);
     if (bytes != 0) emit_free("free pinned memory", MemoryKind::pinned, pointer, bytes);
   }
   if (mode != Release::never) return pinned_shelves().deallocate(pointer);
@@ -161,7 +161,7 @@ bool deallocate_pinned(void* pointer) noexcept {
   return true;  // The block is leaked, because the pool is no longer used.
 }
 
-void* try_allocate_own_pinned(std::size_t bytes) try {
+void* try_allocate_own_pinned(size_t bytes) try {
   bytes = block_size_for(bytes);
   const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, false);
   void* memory = take_cached(shelves);
@@ -196,14 +196,14 @@ void PinnedPool::reset_peak() {
   pinned_shelves().reset_peak();
 }
 
-void PinnedPool::set_limit(std::size_t bytes) {
+void PinnedPool::set_limit(size_t bytes) {
   constexpr const char* limiting = "limit pinned memory";
   refuse_in_child(limiting);
   if (in_host_function) enter(limiting);  // Throws before anything has changed.
   if (pinned_shelves().set_limit(bytes)) trim();
 }
 
-std::size_t PinnedPool::limit() {
+size_t PinnedPool::limit() {
   refuse_in_child("ask for the limit of pinned memory");
   return pinned_shelves().limit();
 }

@@ -13,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether all of these bytes are in one block. If that block is in use, records a use by the
 /// stream. @throws std::bad_alloc
-[[nodiscard]] bool note_pinned_use(const void* pointer, std::size_t bytes, StreamKey use);
+[[nodiscard]] bool note_pinned_use(const void* pointer, size_t bytes, StreamKey use);
 /// Returns a block to the pool, also while streams still use it. Returns false, and changes
 /// nothing, unless the pointer is the start of a block in use.
 [[nodiscard]] bool deallocate_pinned(void* pointer) noexcept;
@@ -22,7 +22,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] void* pinned_block_of(const void* pointer) noexcept;
 /// A block that the library uses itself, which neither live_objects() nor hooks see. Null if there
 /// is none at once: this function waits for nothing, and gives nothing back.
-[[nodiscard]] void* try_allocate_own_pinned(std::size_t bytes);
+[[nodiscard]] void* try_allocate_own_pinned(size_t bytes);
 void free_own_pinned(void* pointer) noexcept;
 /// Called when an allocation finds no pinned memory: gives back what copies keep for later ones.
 /// `beyond_limit`: only what counts against the pool's limit.

@@ -14,21 +14,21 @@ using namespace detail;
 namespace {
 
 // What the blocks of the runtimes are aligned to at least, and in fact.
-constexpr std::size_t promised_alignment = 256;
-constexpr std::size_t usual_alignment = 4096;
+constexpr size_t promised_alignment = 256;
+constexpr size_t usual_alignment = 4096;
 
 class PinnedResource final : public std::pmr::memory_resource {
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    for (std::size_t more = alignment <= usual_alignment ? 0 : alignment;; more = alignment) {
-      std::size_t space = 0;
-      if (__builtin_add_overflow(std::max<std::size_t>(bytes, 1), more, &space)) space = bytes;
+  void* do_allocate(size_t bytes, size_t alignment) override {
+    for (size_t more = alignment <= usual_alignment ? 0 : alignment;; more = alignment) {
+      size_t space = 0;
+      if (__builtin_add_overflow(std::max<size_t>(bytes, 1), more, &space)) space = bytes;
       void* const block = allocate_pinned(space, false);
       if (void* aligned = block; std::align(alignment, bytes, aligned, space) != nullptr)
         return aligned;
       free_pinned(block);
     }
   }
-  void do_deallocate(void* pointer, std::size_t, std::size_t alignment) override {
+  void do_deallocate(void* pointer, size_t, size_t alignment) override {
     void* const block = alignment <= promised_alignment ? pointer : pinned_block_of(pointer);
     if (!deallocate_pinned(block))
       throw_error(errc::invalid_argument, "give pinned memory back",

@@ -38,7 +38,7 @@ void release_block(Deferred& released) noexcept {
 
 /// Whether a stream still uses the block, as far as is known. Looks only at the streams that this
 /// search has asked already: a search asks each stream once.
-bool is_held(const PinnedBlock& block, std::uint64_t search) noexcept {
+bool is_held(const PinnedBlock& block, uint64_t search) noexcept {
   return std::ranges::any_of(block.users, [=](const Point& user) {
     return user.slot()->last_search.load(std::memory_order_relaxed) == search &&
            user.progress() != Progress::complete;
@@ -51,30 +51,30 @@ void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
   block.next = std::exchange(block.shelf->idle, &block);
 }
 
-void PinnedShelves::count_released(std::size_t bytes) noexcept {
+void PinnedShelves::count_released(size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   statistics_.releasing -= bytes;
   total_bytes_ -= bytes;
   ++releases_;
 }
 
-bool PinnedShelves::has_room_after_releases(std::size_t bytes) noexcept {
+bool PinnedShelves::has_room_after_releases(size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
-  const std::size_t kept = total_bytes_ - statistics_.releasing;
+  const size_t kept = total_bytes_ - statistics_.releasing;
   return kept <= limit_ && bytes <= limit_ - kept;
 }
 
-bool PinnedShelves::try_reserve(std::size_t bytes) {
+bool PinnedShelves::try_reserve(size_t bytes) {
   const std::lock_guard lock{lock_};
   if (total_bytes_ > limit_ || bytes > limit_ - total_bytes_) return false;
   if (known_.size() + reserved_entries_ == known_.capacity())
-    known_.reserve(std::max<std::size_t>(16, 2 * known_.capacity()));
+    known_.reserve(std::max<size_t>(16, 2 * known_.capacity()));
   ++reserved_entries_;
   total_bytes_ += bytes;
   return true;
 }
 
-void PinnedShelves::cancel_reservation(std::size_t bytes) noexcept {
+void PinnedShelves::cancel_reservation(size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   total_bytes_ -= bytes;
   --reserved_entries_;
@@ -88,7 +88,7 @@ void PinnedShelves::add(PinnedBlock& block) noexcept {
   mark_in_use(block);
 }
 
-std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
+size_t PinnedShelves::size_of(const void* pointer) noexcept {
   const std::lock_guard lock{lock_};
   const PinnedBlock* const block = find_start(pointer);
   return block != nullptr ? block->bytes : 0;
@@ -130,8 +130,8 @@ bool PinnedShelves::deallocate(void* pointer) noexcept {
   return true;
 }
 
-PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf, std::uint64_t search,
-                                        std::size_t& left) noexcept {
+PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf, uint64_t search,
+                                        size_t& left) noexcept {
   const std::lock_guard lock{lock_};
   for (; left > 0; --left) {
     auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
@@ -145,15 +145,15 @@ PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf, std::uint64_t search
   return nullptr;
 }
 
-bool PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, bool stops_at_first) noexcept {
+bool PinnedShelves::collect(PinnedShelf& shelf, size_t at_most, bool stops_at_first) noexcept {
   {
     const std::lock_guard lock{lock_};
     at_most = std::min(at_most, shelf.pending.size());
   }
   if (at_most == 0) return false;
   const RelaxedCapture relaxed;
-  static constinit sync::Atomic<std::uint64_t> searches{0};
-  const std::uint64_t search = searches.fetch_add(1, std::memory_order_relaxed) + 1;
+  static constinit sync::Atomic<uint64_t> searches{0};
+  const uint64_t search = searches.fetch_add(1, std::memory_order_relaxed) + 1;
   while (PinnedBlock* const block = pop_pending(shelf, search, at_most)) {
     const Progress progress = advance(block->users);
     for (const Point& user : block->users)
@@ -171,7 +171,7 @@ bool PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, bool stops_
   return false;
 }
 
-void* PinnedShelves::take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept {
+void* PinnedShelves::take_complete(PinnedShelf& shelf, size_t at_most) noexcept {
   return &shelf != &uncached_ && collect(shelf, at_most, true) ? take_idle(shelf) : nullptr;
 }
 
@@ -193,7 +193,7 @@ void PinnedShelves::free_idle(PinnedShelf& shelf) noexcept {
 }
 
 void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
-  collect(shelf, std::numeric_limits<std::size_t>::max(), false);
+  collect(shelf, std::numeric_limits<size_t>::max(), false);
   free_idle(shelf);
 }
 
@@ -210,12 +210,12 @@ PinnedStatistics PinnedShelves::statistics() noexcept {
   return statistics_;
 }
 
-std::size_t PinnedShelves::limit() noexcept {
+size_t PinnedShelves::limit() noexcept {
   const std::lock_guard lock{lock_};
   return limit_;
 }
 
-bool PinnedShelves::set_limit(std::size_t bytes) noexcept {
+bool PinnedShelves::set_limit(size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   limit_ = bytes;
   return total_bytes_ > bytes;

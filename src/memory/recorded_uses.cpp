@@ -22,11 +22,11 @@ namespace {
 
 /// Blocks begin at multiples of this, so that all addresses within one step belong to the same
 /// block.
-constexpr std::uintptr_t step = 256;
+constexpr uintptr_t step = 256;
 
 struct Recorded {
   sync::Mutex lock;
-  std::map<std::uintptr_t, std::list<Point>>
+  std::map<uintptr_t, std::list<Point>>
       all;  // By the address that was recorded, rounded down to a step.
 };
 Recorded& recorded() { return never_destroyed<Recorded>(); }
@@ -43,7 +43,7 @@ void prune() noexcept {
 }  // namespace
 
 void add_recorded_use(const void* pointer, StreamRef stream) {
-  const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(pointer) / step * step;
+  const uintptr_t key = reinterpret_cast<uintptr_t>(pointer) / step * step;
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
   if (all.size() >= 16 && std::has_single_bit(all.size()) && !all.contains(key)) prune();
@@ -51,9 +51,9 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
   blocks_with_uses.store(all.size(), std::memory_order_relaxed);
 }
 
-std::list<Point> recorded_uses(const void* block, std::size_t bytes) {
+std::list<Point> recorded_uses(const void* block, size_t bytes) {
   std::list<Point> found;
-  const auto begin = reinterpret_cast<std::uintptr_t>(block);
+  const auto begin = reinterpret_cast<uintptr_t>(block);
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
   for (auto each = all.lower_bound(begin); each != all.end() && each->first < begin + bytes; ++each)
@@ -61,10 +61,10 @@ std::list<Point> recorded_uses(const void* block, std::size_t bytes) {
   return found;
 }
 
-std::list<Point> take_recorded_uses_slowly(const void* block, std::size_t bytes,
+std::list<Point> take_recorded_uses_slowly(const void* block, size_t bytes,
                                            StreamKey own) noexcept {
   std::list<Point> taken;
-  const auto begin = reinterpret_cast<std::uintptr_t>(block);
+  const auto begin = reinterpret_cast<uintptr_t>(block);
   {
     const std::lock_guard lock{recorded().lock};
     auto& all = recorded().all;

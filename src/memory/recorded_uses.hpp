@@ -18,18 +18,18 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 // Changed under the lock of the uses.
-inline constinit sync::Atomic<std::size_t> blocks_with_uses{0};
+inline constinit sync::Atomic<size_t> blocks_with_uses{0};
 
 /// Adds an open point of the stream to the block that contains the address. @throws
 /// errc::invalid_handle if the stream was destroyed
 void add_recorded_use(const void* pointer, StreamRef stream);
 /// The points of a block.
-[[nodiscard]] std::list<Point> recorded_uses(const void* block, std::size_t bytes);
+[[nodiscard]] std::list<Point> recorded_uses(const void* block, size_t bytes);
 /// Removes the points of a block that is about to be freed, and returns them except those of its
 /// own stream. Allocates nothing.
-[[nodiscard]] std::list<Point> take_recorded_uses_slowly(const void* block, std::size_t bytes,
+[[nodiscard]] std::list<Point> take_recorded_uses_slowly(const void* block, size_t bytes,
                                                          StreamKey own) noexcept;
-[[nodiscard]] inline std::list<Point> take_recorded_uses(const void* block, std::size_t bytes,
+[[nodiscard]] inline std::list<Point> take_recorded_uses(const void* block, size_t bytes,
                                                          StreamKey own) noexcept {
   return blocks_with_uses.load(std::memory_order_relaxed) == 0
              ? std::list<Point>{}

@@ -50,14 +50,14 @@ bool are_devices_idle() noexcept try {
   for (const StreamKey each : live_streams()) {
     const HandleLock stream{each};
     if (!stream) continue;
-    is_used[static_cast<std::size_t>(stream->device)] = true;
+    is_used[static_cast<size_t>(stream->device)] = true;
     if (is_only_viewed(*each.slot)) continue;
     const StreamQueryLock beside_captures{*each.slot};
     if (stream->is_default || beside_captures.capture_state() != CaptureState::none) continue;
     if (is_busy(internal_call([&] { return beside_captures.query(); }))) return false;
   }
   for (int device = 0; device < max_devices; ++device) {
-    if (!is_used[static_cast<std::size_t>(device)]) continue;
+    if (!is_used[static_cast<size_t>(device)]) continue;
     const ScopedDevice on{device, ScopedDevice::no_throw};
     // A query would break a capture.
     if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;
@@ -106,10 +106,8 @@ class Releaser {
     changed_.notify_one();
     return true;
   }
-  [[nodiscard]] std::uint64_t added() const noexcept {
-    return added_.load(std::memory_order_relaxed);
-  }
-  std::uint64_t done() const noexcept { return done_.load(std::memory_order_acquire); }
+  [[nodiscard]] uint64_t added() const noexcept { return added_.load(std::memory_order_relaxed); }
+  uint64_t done() const noexcept { return done_.load(std::memory_order_acquire); }
   /// Stops the thread from making runtime calls. It first waits as long as the pending calls take
   /// on idle devices. A call may also wait for a device for an unlimited time; the exit of the
   /// process then continues without it.
@@ -161,8 +159,8 @@ class Releaser {
   sync::ConditionVariable changed_;
   DeferredQueue queue_;
   bool started_ = false;
-  sync::Atomic<std::uint64_t> added_{0};
-  sync::Atomic<std::uint64_t> done_{0};
+  sync::Atomic<uint64_t> added_{0};
+  sync::Atomic<uint64_t> done_{0};
   sync::Atomic<bool> calling_{false};  // The thread may be making runtime calls.
   sync::Atomic<bool> stopped_{false};  // The process exits.
 };
@@ -206,7 +204,7 @@ void release_and_wait(const char* operation, const MemoryRelease& release, int d
 bool are_releases_pending() noexcept { return releaser().done() != releaser().added(); }
 
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept {
-  const std::uint64_t awaited = releaser().added();
+  const uint64_t awaited = releaser().added();
   if (releaser().done() >= awaited) return;
   const ScopedWait wait{operation};
   try_for(at_most, [awaited] { return releaser().done() >= awaited; });

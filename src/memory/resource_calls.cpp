@@ -39,7 +39,7 @@ void SharedResource::drop() const noexcept {
 
 bool is_in_resource() noexcept { return in_resource; }
 
-void* allocate_from_resource(AnyResource& resource, StreamRef stream, std::size_t bytes,
+void* allocate_from_resource(AnyResource& resource, StreamRef stream, size_t bytes,
                              const char* operation) {
   const ScopedDevice on{device_of(stream), operation};
   const InResource within;
@@ -50,7 +50,7 @@ void* allocate_from_resource(AnyResource& resource, StreamRef stream, std::size_
 }
 
 bool deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
-                            std::size_t bytes) noexcept {
+                            size_t bytes) noexcept {
   const ScopedDevice on{device_of(stream), ScopedDevice::no_throw};
   const InResource within;
   try {

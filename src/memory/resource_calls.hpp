@@ -18,11 +18,11 @@ bool is_in_resource() noexcept;
 
 /// Allocates from the resource. @throws what the resource throws, and errc::out_of_memory if it
 /// returns null
-[[nodiscard]] void* allocate_from_resource(AnyResource& resource, StreamRef stream,
-                                           std::size_t bytes, const char* operation);
+[[nodiscard]] void* allocate_from_resource(AnyResource& resource, StreamRef stream, size_t bytes,
+                                           const char* operation);
 /// Deallocates the block in stream order. Returns false if the resource has thrown: the callers are
 /// destructors.
 bool deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
-                            std::size_t bytes) noexcept;
+                            size_t bytes) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

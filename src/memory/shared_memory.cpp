@@ -17,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// CUDA shares whole blocks of 2 MiB, and several smaller allocations would be in one block.
-constexpr std::size_t step = std::size_t{2} << 20;
+constexpr size_t step = size_t{2} << 20;
 
 /// Requires: the memory's device is current.
 backend::status close_after_wait(void* memory) noexcept {
@@ -30,11 +30,11 @@ backend::status close_after_wait(void* memory) noexcept {
 
 }  // namespace
 
-void* allocate_shared(std::size_t bytes, Device device) {
+void* allocate_shared(size_t bytes, Device device) {
   const InternalDeviceCall call{device.ordinal(), "allocate memory to share"};
   if (bytes == 0) return nullptr;
   watch_main_thread();
-  std::size_t rounded = 0;
+  size_t rounded = 0;
   if (__builtin_add_overflow(bytes, step - 1, &rounded))
     throw_error(errc::out_of_memory, call.operation(),
                 "the number of bytes does not fit an address");
@@ -47,7 +47,7 @@ void* allocate_shared(std::size_t bytes, Device device) {
   return block;
 }
 
-IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool opened) {
+IpcMemoryHandle export_memory(void* pointer, size_t bytes, int device, bool opened) {
   constexpr const char* operation = "share memory with other processes";
   enter(operation);
   if (pointer == nullptr) throw_invalid_argument(operation, "the buffer is empty");
@@ -61,7 +61,7 @@ IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool
   return {seal_handle(content, IpcKind::memory, device, operation)};
 }
 
-OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
+OpenedMemory open_memory(const IpcMemoryHandle& handle, size_t width) {
   constexpr const char* operation = "open another process's memory";
   enter(operation);
   int device = 0;
@@ -79,7 +79,7 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   return opened;
 }
 
-void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
+void free_shared(void* pointer, size_t bytes, int device, bool opened) noexcept {
   count_down(counters.shared_and_managed_blocks);
   // In a forked child no lock may be taken.
   if (release_mode_before_wait() == Release::never) return;

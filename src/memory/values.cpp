@@ -34,10 +34,10 @@ void require_kind(MemoryKind kind, const char* operation) {
 
 /// The address of the location on the stream's device. Records a use by the stream if the location
 /// is in a pinned block of the library.
-std::uint32_t* location_on_device(const StreamCall& call, const std::uint32_t* location) {
+uint32_t* location_on_device(const StreamCall& call, const uint32_t* location) {
   Slot& slot = call.slot();
   if (location == nullptr) throw_invalid_argument(call.operation(), "the location is null");
-  if (reinterpret_cast<std::uintptr_t>(location) % sizeof *location != 0)
+  if (reinterpret_cast<uintptr_t>(location) % sizeof *location != 0)
     throw_invalid_argument(call.operation(), "the location is not aligned to 4 bytes");
   if (!has_stream_values(slot.device))
     throw_error(errc::not_supported, call.operation(),
@@ -47,18 +47,18 @@ std::uint32_t* location_on_device(const StreamCall& call, const std::uint32_t* l
   const MemoryFacts facts =
       facts_of(location, sizeof *location, std::nullopt, use, call.operation());
   require_kind(facts.kind, call.operation());
-  auto* const writable = const_cast<std::uint32_t*>(location);
+  auto* const writable = const_cast<uint32_t*>(location);
   if (facts.in_one_block) return writable;
   // Memory that the user has registered may have a different address on the device.
   const ScopedDevice on{slot.device, call.operation()};
   void* on_device = nullptr;
   call.check(backend::host_device_pointer(on_device, writable));
-  return static_cast<std::uint32_t*>(on_device);
+  return static_cast<uint32_t*>(on_device);
 }
 
 constexpr const char* waiting = "make a stream wait for a value";
 
-void enqueue_wait(const StreamCall& call, const std::uint32_t* location, std::uint32_t value) {
+void enqueue_wait(const StreamCall& call, const uint32_t* location, uint32_t value) {
   const BlockingEnqueue enqueued;
   call.check(backend::stream_wait_value(call.handle(), location_on_device(call, location), value));
   emit([&] { return call.about(OperationKind::value_awaited); });
@@ -66,7 +66,7 @@ void enqueue_wait(const StreamCall& call, const std::uint32_t* location, std::ui
 
 }  // namespace
 
-void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::uint32_t value) {
+void wait_for_own_value(StreamRef stream, const uint32_t* location, uint32_t value) {
   enqueue_wait(StreamCall{stream, waiting}, location, value);
 }
 
@@ -74,13 +74,13 @@ void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::ui
 
 using namespace detail;
 
-void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
+void StreamRef::wait_value(const uint32_t* location, uint32_t value) const {
   const StreamCall call{*this, waiting};
   const OutsideWait counted{*this};  // Only now: a refused wait does not count.
   enqueue_wait(call, location, value);
 }
 
-void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
+void StreamRef::write_value(uint32_t* location, uint32_t value) const {
   const StreamCall call{*this, "make a stream write a value"};
   call.check(backend::stream_write_value(call.handle(), location_on_device(call, location), value));
   emit([&] { return call.about(OperationKind::value_written); });

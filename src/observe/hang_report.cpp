@@ -51,12 +51,12 @@ const char* state_of(const Slot& slot) noexcept {
   return backend::is_not_ready(s) ? "has work" : backend::error_name(s);
 }
 
-void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {
+void write_operation(const OperationNotes::Note& note, uint64_t id) noexcept {
   const char* const operation = note.operation;
   if (operation == nullptr || note.stream != id) return;
   const sync::Clock::time_point time{sync::Clock::duration{note.time}};
   std::fprintf(stderr, "runnel:     %.1f s ago: %s", seconds_since(time), operation);
-  if (const std::uint64_t other = note.other)
+  if (const uint64_t other = note.other)
     std::fprintf(stderr, " (stream id %llu)", static_cast<unsigned long long>(other));
   std::fputc('\n', stderr);
 }
@@ -73,8 +73,8 @@ void write_stream(StreamKey use) noexcept try {
   std::fprintf(stderr, "runnel:   %s: %s\n", stream.c_str(), state);
   if (state == idle) return;
   const OperationNotes& notes = use.slot->notes;
-  const std::uint32_t next = notes.next;
-  for (std::uint32_t i = 0; i < notes.all.size(); ++i)
+  const uint32_t next = notes.next;
+  for (uint32_t i = 0; i < notes.all.size(); ++i)
     write_operation(notes.all[(next + i) % notes.all.size()], use.id);
 } catch (const std::exception&) {  // no memory for the name
 }
@@ -90,12 +90,12 @@ void write_streams() noexcept try {
 /// entries than there were events at one time.
 class Recorders {
  public:
-  void set(native::event event, std::uint64_t stream) noexcept try {
+  void set(native::event event, uint64_t stream) noexcept try {
     const std::lock_guard lock{mutex_};
     ids_[event] = stream;
   } catch (const std::bad_alloc&) {  // The report then does not name the stream.
   }
-  std::uint64_t find(native::event event) noexcept {
+  uint64_t find(native::event event) noexcept {
     const std::lock_guard lock{mutex_};
     const auto found = ids_.find(event);
     return found == ids_.end() ? 0 : found->second;
@@ -103,12 +103,12 @@ class Recorders {
 
  private:
   sync::Mutex mutex_;
-  std::unordered_map<native::event, std::uint64_t> ids_;
+  std::unordered_map<native::event, uint64_t> ids_;
 };
 Recorders& recorders() { return never_destroyed<Recorders>(); }
 
 /// The id of the stream that the operation waits for; 0 if it is not known.
-std::uint64_t awaited_by(const Operation& operation) noexcept {
+uint64_t awaited_by(const Operation& operation) noexcept {
   if (operation.other_stream != 0) return operation.other_stream;
   return operation.event != nullptr ? recorders().find(operation.event) : 0;
 }
@@ -118,8 +118,7 @@ std::uint64_t awaited_by(const Operation& operation) noexcept {
 class HangReporter {
  public:
   void add(const Operation& operation) noexcept try {
-    const std::uint64_t stream =
-        operation.stream.id != 0 ? operation.stream.id : awaited_by(operation);
+    const uint64_t stream = operation.stream.id != 0 ? operation.stream.id : awaited_by(operation);
     const std::lock_guard lock{mutex_};
     if (!started_ && !start()) return;
     waits_.push_back({&operation, stream, gettid(), sync::Clock::now()});
@@ -139,7 +138,7 @@ class HangReporter {
  private:
   struct Wait {
     const Operation* operation;  // outlives the entry
-    std::uint64_t stream;
+    uint64_t stream;
     int thread;
     sync::Clock::time_point since;
     bool is_reported = false;
@@ -159,7 +158,7 @@ class HangReporter {
     const std::chrono::nanoseconds pause = std::clamp<std::chrono::nanoseconds>(
         limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
     for (;;) {
-      const std::uint32_t seen = signal_;
+      const uint32_t seen = signal_;
       const LateWait found = find_late_wait(limit);
       if (!report_unless_stopped(found)) return;
       if (found.is_any)
@@ -208,7 +207,7 @@ class HangReporter {
   bool started_ = false;
   sync::Mutex reporting_;  // locked while a report makes runtime calls
   bool stopped_ = false;
-  sync::Atomic<std::uint32_t> signal_{0};
+  sync::Atomic<uint32_t> signal_{0};
 };
 
 void note_operation(const Operation& operation) noexcept {

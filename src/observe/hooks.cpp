@@ -81,7 +81,7 @@ const char* to_string(HookKind kind) noexcept {
                                    "fill",         "host function", "host function run",
                                    "graph launch", "allocation",    "deallocation",
                                    "host wait",    "range",         "lost exception"};
-  return names[static_cast<std::size_t>(kind)];
+  return names[static_cast<size_t>(kind)];
 }
 
 HookLocation::HookLocation(const char* file, const char* function, unsigned line) noexcept

@@ -37,18 +37,18 @@ namespace runnel::inline RUNNEL_ABI {
 namespace checker {
 namespace {
 
-constexpr std::size_t max_texts = 100;  // Further reports are only counted.
+constexpr size_t max_texts = 100;  // Further reports are only counted.
 
 struct CheckerState : History {
   sync::Mutex mutex;
-  std::size_t until_forget = 256;  // the number of operations until forget_some() runs
+  size_t until_forget = 256;  // the number of operations until forget_some() runs
   std::set<std::tuple<Fault, StackId, StackId>> reported;
   RaceChecker::Handler handler = nullptr;
   void* handler_data = nullptr;
   bool has_forgotten = false;
 };
 CheckerState& state() { return never_destroyed<CheckerState>(); }
-constinit sync::Atomic<std::size_t> report_count{0};
+constinit sync::Atomic<size_t> report_count{0};
 
 void deliver(const std::string& text) noexcept {
   RaceChecker::Handler handler = nullptr;
@@ -115,12 +115,12 @@ void forget_some(CheckerState& s) {
   s.ranges.forget([&](const Use& use) { return s.order.is_complete(use.epoch); });
   s.order.forget_complete();
   // Amortized: forgetting costs little per operation.
-  s.until_forget = std::max<std::size_t>(256, s.ranges.size() + s.order.size());
+  s.until_forget = std::max<size_t>(256, s.ranges.size() + s.order.size());
 }
 
 /// The number of a stream that receives an operation. Its work is then no longer known to be
 /// complete. Requires: the caller holds the lock of the state.
-std::uint32_t number_of(CheckerState& s, StreamKey stream) {
+uint32_t number_of(CheckerState& s, StreamKey stream) {
   const Slot& slot = *stream.slot;
   slot.known_complete = 0;
   return s.order.number_of({.id = stream.id,
@@ -131,13 +131,13 @@ std::uint32_t number_of(CheckerState& s, StreamKey stream) {
 
 [[nodiscard]] CheckedOperation begin(CheckerState& s, StreamKey stream, const char* name,
                                      StackId stack) {
-  const std::uint32_t number = number_of(s, stream);
+  const uint32_t number = number_of(s, stream);
   return {number, {s.order.begin(number), name, stack}};
 }
 
-void mark_freed(CheckerState& s, const Use& use, std::uintptr_t begin, std::uintptr_t end) {
+void mark_freed(CheckerState& s, const Use& use, uintptr_t begin, uintptr_t end) {
   s.ranges.erase(begin, end);
-  s.ranges.visit(begin, end, [&](std::uintptr_t, Segment& segment) {
+  s.ranges.visit(begin, end, [&](uintptr_t, Segment& segment) {
     segment.last = Segment::Last::freed;
     segment.write = use;
   });
@@ -147,7 +147,7 @@ void mark_freed(CheckerState& s, const Use& use, std::uintptr_t begin, std::uint
 void host_function(const Operation& operation) noexcept {
   if (operation.phase != HookPhase::before || operation.captured) return;
   with_state([&](CheckerState& s) {
-    const std::uint32_t number = number_of(s, operation.stream);
+    const uint32_t number = number_of(s, operation.stream);
     if (operation.number == 0)
       s.order.begin(number);
     else
@@ -178,7 +178,7 @@ void known_complete(const Operation& operation) noexcept {
 /// Changes of the order without findings.
 void order(const Operation& operation) noexcept {
   with_state([&](CheckerState& s) {
-    const std::uint64_t id = operation.stream.id;
+    const uint64_t id = operation.stream.id;
     const auto number = [&] { return number_of(s, operation.stream); };
     switch (operation.kind) {
       case OperationKind::graph_launch:
@@ -238,16 +238,16 @@ struct Hooks {
     with_state([&](CheckerState& s) {
       std::vector<Access> accesses;
       accesses.reserve(operation.unordered.size());
-      for (std::size_t i = 0; i < operation.unordered.size(); ++i) {
+      for (size_t i = 0; i < operation.unordered.size(); ++i) {
         const MemoryUse& use = operation.unordered[i];
-        const std::uintptr_t address = address_of(use.rows.begin);
+        const uintptr_t address = address_of(use.rows.begin);
         if (use.rows.width != 0)
           accesses.push_back({address, address + use.rows.width, use.access, i / 2});
       }
       const std::optional<Conflict> conflict = find_conflict(std::move(accesses));
       if (!conflict) return;
       const auto& [first, second] = *conflict;
-      const std::uint32_t number = number_of(s, operation.stream);
+      const uint32_t number = number_of(s, operation.stream);
       const Use use{{number, 0}, operation.name, stack};
       s.found = {Fault::within_batch,
                  use,
@@ -264,10 +264,10 @@ struct Hooks {
   static void allocation(const Operation& operation) noexcept {
     if (operation.to == nullptr) return;
     const StackId stack = stack_here();
-    const std::uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
+    const uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
     if (operation.is_of_program && operation.stream.slot == nullptr)  // Other code allocated it.
       return with_state([&](CheckerState& s) {
-        s.ranges.visit(begin, end, [](std::uintptr_t, Segment& segment) {
+        s.ranges.visit(begin, end, [](uintptr_t, Segment& segment) {
           if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
         });
       });
@@ -287,7 +287,7 @@ struct Hooks {
 
   static void deallocation(const Operation& operation) noexcept {
     const StackId stack = stack_here();
-    const std::uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
+    const uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
     if (operation.stream.slot == nullptr && !operation.is_of_program)
       return with_state([&](CheckerState& s) {
         mark_freed(s, {{}, "free pinned or managed memory", stack}, begin, end);
@@ -301,13 +301,13 @@ struct Hooks {
             [&](const Use& earlier) { return s.order.is_complete(earlier.epoch); });
         return;
       }
-      std::vector<std::uint32_t> awaited{number_of(s, operation.stream)};
+      std::vector<uint32_t> awaited{number_of(s, operation.stream)};
       for (const Point& user : *operation.users)
         if (const StreamKey stream = user.stream(); stream.slot != nullptr)
           awaited.push_back(number_of(s, stream));
       const auto is_done = [&](const Use& use) {
         return std::ranges::any_of(
-            awaited, [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
+            awaited, [&](uint32_t each) { return s.order.is_before(use.epoch, each); });
       };
       const CheckedOperation use = checker::begin(s, operation.stream, "free device memory", stack);
       Visit{s, use}.require_unused(begin, end, Fault::freed_too_early, is_done);
@@ -318,7 +318,7 @@ struct Hooks {
     });
   }
 
-  static void host_uses(MemoryAccess access, const void* pointer, std::size_t bytes) noexcept {
+  static void host_uses(MemoryAccess access, const void* pointer, size_t bytes) noexcept {
     const StackId stack = stack_here();
     with_state([&](CheckerState& s) {
       CheckedOperation use{std::nullopt, {{}, "the host", stack}};
@@ -384,8 +384,8 @@ extern const Observer race_checker_observer;
 constinit const Observer race_checker_observer{observer_checker, is_check_requested,
                                                checker::Hooks::check_operation};
 
-void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer,
-                    std::size_t bytes, const MemoryKind* kind) {
+void declare_access(StreamSlot* slot, uint64_t id, MemoryAccess access, const void* pointer,
+                    size_t bytes, const MemoryKind* kind) {
   const StreamCall call{Access::ref(slot, id), "declare an access"};
   if (bytes == 0 || !is_checking() || capture_state(call.handle()) != CaptureState::none) return;
   const std::array side{MemoryUse{access,
@@ -411,7 +411,7 @@ void RaceChecker::stop() {
   s.reported.clear();
 }
 
-std::size_t RaceChecker::reports() noexcept { return report_count; }
+size_t RaceChecker::reports() noexcept { return report_count; }
 
 void RaceChecker::set_handler(Handler handler, void* data) {
   const std::lock_guard lock{state().mutex};
@@ -419,10 +419,10 @@ void RaceChecker::set_handler(Handler handler, void* data) {
   state().handler_data = data;
 }
 
-void RaceChecker::host_reads(const void* pointer, std::size_t bytes) {
+void RaceChecker::host_reads(const void* pointer, size_t bytes) {
   if (is_on()) Hooks::host_uses(MemoryAccess::read, pointer, bytes);
 }
-void RaceChecker::host_writes(const void* pointer, std::size_t bytes) {
+void RaceChecker::host_writes(const void* pointer, size_t bytes) {
   if (is_on()) Hooks::host_uses(MemoryAccess::write, pointer, bytes);
 }
 
@@ -436,7 +436,7 @@ void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {
   const StreamCall later{waiting, operation};
   const StreamCall earlier{awaited, operation};
   with_state([&](CheckerState& s) {
-    const std::uint32_t number = number_of(s, key_of(later.slot()));
+    const uint32_t number = number_of(s, key_of(later.slot()));
     s.order.wait_for_stream(number, number_of(s, key_of(earlier.slot())));
   });
 }

@@ -31,7 +31,7 @@ namespace detail {
 namespace {
 
 // About 100 MB. Further slices are only counted.
-constexpr std::size_t max_slices = std::size_t{1} << 20;
+constexpr size_t max_slices = size_t{1} << 20;
 
 /// An operation that has begun, or an interval of a stream with unknown times.
 struct Interval {
@@ -44,9 +44,9 @@ struct Recording {
   // No runtime call is made under it, since the call may run a host function on this thread.
   sync::Mutex mutex;
   TraceContents contents;
-  std::unordered_map<std::uint64_t, Interval> open;  // by key_of()
+  std::unordered_map<uint64_t, Interval> open;  // by key_of()
   std::vector<Interval> pending;
-  std::size_t resolve_threshold =
+  size_t resolve_threshold =
       256;                      // the number of pending intervals that triggers resolve_pending()
   std::set<std::string> names;  // of ranges
   std::string file;
@@ -61,7 +61,7 @@ bool is_interval_of_stream(HookKind kind) noexcept {
          kind == HookKind::range;
 }
 
-TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
+TraceRow thread_row() noexcept { return {-1, static_cast<uint64_t>(gettid())}; }
 
 // Requires, for the following functions: the mutex is locked. @throws std::bad_alloc
 
@@ -101,8 +101,8 @@ void add(Recording& r, const TraceSlice& slice) {
 
 /// The bit distinguishes a host function from the call that has enqueued it. Both have the same
 /// number, and the function may run before the call returns.
-std::uint64_t key_of(const HookEvent& event) noexcept {
-  return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
+uint64_t key_of(const HookEvent& event) noexcept {
+  return event.number << 1U | uint64_t{event.kind == HookKind::host_function_run};
 }
 
 void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& end) {
@@ -151,7 +151,7 @@ void resolve_pending() noexcept try {
     for (const TraceSlice& slice : known) add(r, slice);
     r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()},
                      std::move_iterator{all.end()});
-    r.resolve_threshold = std::max<std::size_t>(256, 2 * r.pending.size());
+    r.resolve_threshold = std::max<size_t>(256, 2 * r.pending.size());
   } catch (const std::bad_alloc&) {  // These intervals are dropped.
   }
 } catch (const std::bad_alloc&) {  // the intervals stay
@@ -205,7 +205,7 @@ bool write_now(bool last) noexcept try {
   Recording& r = recording();
   const std::lock_guard lock{r.mutex};
   move_activities(r.contents, max_slices);
-  const std::size_t complete = r.contents.slices.size();
+  const size_t complete = r.contents.slices.size();
   // Unfinished work has no end yet, and its begin may be unknown.
   for (const Interval& each : r.pending) {
     TraceSlice slice = each.slice;
@@ -247,7 +247,7 @@ bool is_trace_requested() noexcept try {
 }
 
 /// A range is never a part of another operation.
-Operation about_range(const StreamCall& call, const char* name, std::uint64_t number,
+Operation about_range(const StreamCall& call, const char* name, uint64_t number,
                       HookPhase phase) noexcept {
   Operation range = call.about(OperationKind::range);
   range.name = name;

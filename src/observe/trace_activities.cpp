@@ -28,7 +28,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t max_kept = std::size_t{1} << 20;
+constexpr size_t max_kept = size_t{1} << 20;
 
 struct TimedWork {
   backend::Activity activity;  // Its name is one of `names`, or null.
@@ -43,13 +43,13 @@ struct Activities {
   std::string source;  // the profiling library, or why there is none
   sync::Mutex mutex;   // protects the rest; no runtime call is made under it
   std::vector<TimedWork> all;
-  std::size_t lost = 0;
+  size_t lost = 0;
   // Maps mangled kernel names to readable ones.
   std::map<std::string, std::string, std::less<>> names;
   // Maps a device and the profiling library's stream number to the stream's id.
-  std::map<std::pair<int, std::uint32_t>, std::uint64_t> streams;
+  std::map<std::pair<int, uint32_t>, uint64_t> streams;
   // The ids of streams with known numbers.
-  std::set<std::uint64_t> known;
+  std::set<uint64_t> known;
 };
 Activities& activities() { return never_destroyed<Activities>(); }
 
@@ -69,7 +69,7 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
     ++a.lost;
     return;
   }
-  const auto time = [&](std::uint64_t nanoseconds) {
+  const auto time = [&](uint64_t nanoseconds) {
     return static_cast<double>(static_cast<std::int64_t>(nanoseconds)) / 1000 - offset;
   };
   TimedWork work{activity, time(activity.begin), time(activity.end)};
@@ -83,7 +83,7 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
 [[nodiscard]] bool read_clocks(double& ahead) noexcept {
   double closest = 1e9;
   for (int attempt = 0; attempt < 3; ++attempt) {
-    std::uint64_t there = 0;
+    uint64_t there = 0;
     const double before = trace_now();
     if (!backend::activity_time(there)) return false;
     const double apart = trace_now() - before;
@@ -95,13 +95,13 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
 }
 
 /// The callback of the profiling library.
-void take_activities(const backend::Activity* list, std::size_t count, std::size_t lost) noexcept {
+void take_activities(const backend::Activity* list, size_t count, size_t lost) noexcept {
   if (is_forked_child()) return;
   double ahead = 0;
   const bool has_clock = read_clocks(ahead);
   Activities& a = activities();
   const std::lock_guard lock{a.mutex};
-  std::size_t taken = 0;
+  size_t taken = 0;
   try {
     for (; has_clock && taken < count; ++taken) keep(a, list[taken], ahead);
   } catch (const std::bad_alloc&) {  // The others are dropped.
@@ -167,7 +167,7 @@ void note_stream(const HookEvent& event) noexcept try {
     const std::lock_guard lock{a.mutex};
     if (a.known.contains(event.stream)) return;
   }
-  std::uint32_t number = 0;
+  uint32_t number = 0;
   if (!internal_call(event.device, ScopedDevice::no_throw,
                      [&] { return backend::activity_stream(event.native_stream, number); }))
     return;
@@ -183,7 +183,7 @@ void fetch_activities(bool last) noexcept {
     backend::deliver_activities(last);
 }
 
-void move_activities(TraceContents& contents, std::size_t max_slices) {
+void move_activities(TraceContents& contents, size_t max_slices) {
   Activities& a = activities();
   {
     const std::lock_guard lock{a.starting};
@@ -193,7 +193,7 @@ void move_activities(TraceContents& contents, std::size_t max_slices) {
   contents.dropped += std::exchange(a.lost, 0);
   while (!a.all.empty()) {
     const TimedWork& work = a.all.back();
-    const auto& kind = kinds[static_cast<std::size_t>(work.activity.kind)];
+    const auto& kind = kinds[static_cast<size_t>(work.activity.kind)];
     if (contents.slices.size() < max_slices)
       contents.slices.push_back(
           {.name = work.activity.name != nullptr ? work.activity.name : kind.name,

@@ -22,6 +22,6 @@ void fetch_activities(bool last) noexcept;
 /// Moves the delivered work to the trace: slices, and rows below those of the streams. Adds at most
 /// as many slices as fit.
 /// @throws std::bad_alloc
-void move_activities(TraceContents& contents, std::size_t max_slices);
+void move_activities(TraceContents& contents, size_t max_slices);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

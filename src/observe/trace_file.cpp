@@ -96,7 +96,7 @@ void put_slice(std::FILE* file, const TraceSlice& slice) noexcept {
 std::string trace_file_name(const char* name) {
   std::string text{name};
   const std::string number = std::to_string(getpid());
-  for (std::size_t at = text.find("%p"); at != std::string::npos;
+  for (size_t at = text.find("%p"); at != std::string::npos;
        at = text.find("%p", at + number.size()))
     text.replace(at, 2, number);
   return text;

@@ -16,32 +16,32 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// whose device is -1.
 struct TraceRow {
   int device;
-  std::uint64_t id;
+  uint64_t id;
   bool is_work = false;  // timed by the vendor's profiling library
   friend auto operator<=>(const TraceRow&, const TraceRow&) = default;
 };
 
 /// Added to the profiling library's number of a stream that the library does not know, to form the
 /// id of its row.
-constexpr std::uint64_t foreign_stream = std::uint64_t{1} << 40;
+constexpr uint64_t foreign_stream = uint64_t{1} << 40;
 
 struct TraceSlice {
   const char* name;
   const char* category;
   bool failed;
   TraceRow row;
-  double begin;          // microseconds
-  double end;            // below 0: unknown
-  std::uint64_t number;  // 0: none
-  std::uint64_t stream;
-  std::uint64_t other;
-  std::size_t bytes;
+  double begin;     // microseconds
+  double end;       // below 0: unknown
+  uint64_t number;  // 0: none
+  uint64_t stream;
+  uint64_t other;
+  size_t bytes;
 };
 
 struct TraceContents {
   std::vector<TraceSlice> slices;
   std::map<TraceRow, std::string> rows;
-  std::size_t dropped = 0;
+  size_t dropped = 0;
   // The profiling library, or why there is none. Empty: the backend has none.
   std::string device_work;
 };

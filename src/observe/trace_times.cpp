@@ -58,7 +58,7 @@ void start_clock(DeviceClock& clock, int device) noexcept {
 
 bool has_clock(int device) noexcept {
   const std::lock_guard lock{clocks().mutex};
-  DeviceClock& clock = clocks().all[static_cast<std::size_t>(device)];
+  DeviceClock& clock = clocks().all[static_cast<size_t>(device)];
   if (clock.state == DeviceClock::State::unused) start_clock(clock, device);
   return clock.state == DeviceClock::State::works;
 }
@@ -69,7 +69,7 @@ PointState read_time(TracePoint& point) noexcept {
   EventRef event = std::move(point.event);
   float milliseconds = 0;
   const std::lock_guard lock{clocks().mutex};
-  DeviceClock& clock = clocks().all[static_cast<std::size_t>(event->device)];
+  DeviceClock& clock = clocks().all[static_cast<size_t>(event->device)];
   if (!succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor.get(), event.get())))
     return PointState::unknown;
   point.time = clock.time + 1000.0 * static_cast<double>(milliseconds);

@@ -20,12 +20,12 @@ namespace {
 /// chunk as their label, so that their errors can be assigned to the chunk.
 class ChunkLabel : NotCopied {
  public:
-  explicit ChunkLabel(std::size_t chunk) noexcept
+  explicit ChunkLabel(size_t chunk) noexcept
       : before_{std::exchange(host_function_label, chunk + 1)} {}
   ~ChunkLabel() { host_function_label = before_; }
 
  private:
-  std::uint64_t before_;
+  uint64_t before_;
 };
 
 /// Waits for the stream; returns false if this fails three times. The first attempts may throw an
@@ -39,13 +39,13 @@ class ChunkLabel : NotCopied {
   return false;
 }
 
-[[nodiscard]] std::byte* bytes_at(void* data, std::size_t bytes) noexcept {
+[[nodiscard]] std::byte* bytes_at(void* data, size_t bytes) noexcept {
   return static_cast<std::byte*>(data) + bytes;
 }
 
 }  // namespace
 
-DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times,
+DeviceRun::DeviceRun(const OverlapPlan& plan, size_t index, bool record_times,
                      OverlapClock::time_point start)
     : plan_{plan},
       stream_per_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
@@ -53,7 +53,7 @@ DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_tim
       device_{plan.devices[index]},
       policy_{default_pageable()},
       records_(plan.max_enqueued()) {
-  for (std::size_t i = 0; i < plan.streams; ++i)
+  for (size_t i = 0; i < plan.streams; ++i)
     streams_.emplace_back(device_, StreamOptions{.name = "overlap"});
   // Staging threads need the cores, so waits for events must not spin.
   const EventOptions waiting{.blocking_wait = plan_.staged};
@@ -85,10 +85,10 @@ void DeviceRun::allocate() try {
 
 void DeviceRun::allocate_on_device() {
   buffers_.reserve(plan_.buffers);
-  for (std::size_t n = 0; n < plan_.buffers; ++n) {
+  for (size_t n = 0; n < plan_.buffers; ++n) {
     const StreamRef stream = steps_of(n).in;
     ChunkBuffers& chunk = buffers_.emplace_back();
-    for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+    for (size_t i = 0; i < plan_.inputs.size(); ++i)
       chunk.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes),
                             stream);
     if (plan_.has_output())
@@ -101,10 +101,10 @@ void DeviceRun::allocate_on_device() {
 /// In a run between ranges, enqueues the copy of the n-th chunk to the device as soon as the chunk
 /// has its memory: the allocation of the other buffers takes about a millisecond if the device's
 /// pool has returned its memory to the system. submit() enqueues the other steps.
-void DeviceRun::start_copy(std::size_t n) noexcept try {
+void DeviceRun::start_copy(size_t n) noexcept try {
   ChunkRecord& here = records_[n];
-  const std::size_t chunk = index_ + n * plan_.devices.size();
-  const std::size_t first = chunk * plan_.chunk;
+  const size_t chunk = index_ + n * plan_.devices.size();
+  const size_t first = chunk * plan_.chunk;
   // Two chunks of one stream run one after the other.
   const bool has_own_stream = stream_per_step_ || n < plan_.chunk_streams;
   if (plan_.needs_host() || plan_.staged || here.timestamps != nullptr || !has_own_stream ||
@@ -120,14 +120,14 @@ void DeviceRun::start_copy(std::size_t n) noexcept try {
 
 void DeviceRun::allocate_on_host() {
   for (ChunkRecord& record : records_) {
-    for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+    for (size_t i = 0; i < plan_.inputs.size(); ++i)
       record.in.emplace_back(plan_.inputs[i].kind == OverlapEnd::Kind::function
                                  ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes)
                                  : 0);
     if (plan_.has_sink())
       record.out =
           PinnedBuffer<std::byte>{bytes_for(plan_.output_elements(), plan_.output.element_bytes)};
-    if (plan_.output.filtered) record.count = PinnedBuffer<std::size_t>{1};
+    if (plan_.output.filtered) record.count = PinnedBuffer<size_t>{1};
   }
 }
 
@@ -179,7 +179,7 @@ void DeviceRun::match_clocks(OverlapClock::time_point start) {
   origin_time_ = time - start;
 }
 
-DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
+DeviceRun::Steps DeviceRun::steps_of(size_t n) const noexcept {
   if (stream_per_step_) return {streams_[0], streams_[1], streams_[2]};
   const StreamRef stream = streams_[n % plan_.chunk_streams];
   return {stream, stream, stream};
@@ -188,9 +188,9 @@ DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
 /// Enqueues the copy of the chunk to the device.
 void DeviceRun::copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   const OverlapChunk& chunk = *here.chunk;
-  for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+  for (size_t i = 0; i < plan_.inputs.size(); ++i) {
     const OverlapEnd& end = plan_.inputs[i];
-    const std::size_t item = end.width * end.element_bytes;
+    const size_t item = end.width * end.element_bytes;
     const bool source = end.kind == OverlapEnd::Kind::function;
     const void* const from =
         source ? here.in[i].data() : bytes_at(end.data, (chunk.first - chunk.before) * item);
@@ -210,8 +210,8 @@ void DeviceRun::compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stre
                         const OverlapFunction& function) const {
   const OverlapChunk& chunk = *here.chunk;
   std::vector<void*> in;
-  std::vector<std::size_t> elements;
-  for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+  std::vector<size_t> elements;
+  for (size_t i = 0; i < plan_.inputs.size(); ++i) {
     in.push_back(buffers.in[i].data());
     elements.push_back((chunk.before + chunk.count + chunk.after) * plan_.inputs[i].width);
   }
@@ -222,26 +222,26 @@ void DeviceRun::compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stre
   }
   if (buffers.count) {
     arguments.count = buffers.count->data();
-    fill_bytes(stream, arguments.count, 0, sizeof(std::size_t));
+    fill_bytes(stream, arguments.count, 0, sizeof(size_t));
   }
   const StreamGuard with{stream};
   function.run(function.function, stream, arguments, chunk);
-  for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+  for (size_t i = 0; i < plan_.inputs.size(); ++i)
     stream.declare_reads(in[i], elements[i] * plan_.inputs[i].element_bytes);
   if (buffers.out)
     stream.declare_writes(arguments.out, arguments.out_elements * plan_.output.element_bytes);
-  if (buffers.count) stream.declare_writes(arguments.count, sizeof(std::size_t));
+  if (buffers.count) stream.declare_writes(arguments.count, sizeof(size_t));
 }
 
 /// The record of the previous chunk in the same buffers, if it may still be in flight; otherwise
 /// null. This occurs only if there are more records than buffers: then chunks are enqueued before
 /// their buffers are free.
-const ChunkRecord* DeviceRun::previous_user(std::size_t n) const noexcept {
+const ChunkRecord* DeviceRun::previous_user(size_t n) const noexcept {
   if (n < buffers_.size() || records_.size() <= buffers_.size()) return nullptr;
   return &records_[(n - buffers_.size()) % records_.size()];
 }
 
-void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
+void DeviceRun::submit(size_t n, const OverlapFunction& function) {
   using Timestamps = ChunkRecord::Timestamps;
   ChunkRecord& here = record(n);
   ChunkBuffers& buffers = buffers_of(n);
@@ -279,7 +279,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   copy_out(n);
 }
 
-void DeviceRun::copy_out(std::size_t n) {
+void DeviceRun::copy_out(size_t n) {
   using Timestamps = ChunkRecord::Timestamps;
   ChunkRecord& here = record(n);
   const StreamRef stream = steps_of(n).out;
@@ -298,11 +298,11 @@ void DeviceRun::copy_out(std::size_t n) {
   stream.record_event(here.copied_out);
 }
 
-void DeviceRun::submit_filtered(std::size_t n) {
+void DeviceRun::submit_filtered(size_t n) {
   ChunkRecord& here = record(n);
   here.counted.synchronize();
   deliver_failures(n);
-  const std::size_t room = plan_.output_elements(here.chunk->count);
+  const size_t room = plan_.output_elements(here.chunk->count);
   here.out_elements = here.count[0];
   if (here.out_elements > room)
     throw_formatted(errc::invalid_argument, overlap_operation, backend::ok,
@@ -315,13 +315,13 @@ void DeviceRun::submit_filtered(std::size_t n) {
   copy_out(n);
 }
 
-void DeviceRun::wait(std::size_t n) {
+void DeviceRun::wait(size_t n) {
   ChunkRecord& here = record(n);
   here.copied_out.synchronize();
   deliver_failures(n);
 }
 
-void DeviceRun::deliver_failures(std::size_t n) {
+void DeviceRun::deliver_failures(size_t n) {
   const Steps step = steps_of(n);
   for (const StreamRef stream : {step.in, step.compute, step.out})
     deliver_failure(live_slot(stream), record(n).chunk->index + 1);

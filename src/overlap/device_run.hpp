@@ -25,11 +25,11 @@ using OverlapClock = std::chrono::steady_clock;
 /// The host's record of a chunk in flight. The records of a device are reused in turn.
 struct ChunkRecord {
   std::optional<OverlapChunk> chunk;
-  std::size_t out_elements = 0;
-  std::size_t out_first = 0;                // The index of the first of them in an output range.
+  size_t out_elements = 0;
+  size_t out_first = 0;                     // The index of the first of them in an output range.
   std::vector<PinnedBuffer<std::byte>> in;  // Filled by sources; empty for ranges.
   PinnedBuffer<std::byte> out;              // For a sink.
-  PinnedBuffer<std::size_t> count;          // For a filter.
+  PinnedBuffer<size_t> count;               // For a filter.
 
   Event copied_in, computed, counted, copied_out;
   struct Timestamps {
@@ -54,7 +54,7 @@ class DeviceRun : NotCopied {
   /// constructor throws, it has waited for its streams, so that memory that this or an earlier run
   /// has freed on them is available. @throws OverlapShortage, or the errors of creating streams and
   /// events
-  DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times,
+  DeviceRun(const OverlapPlan& plan, size_t index, bool record_times,
             OverlapClock::time_point start);
   /// Waits until no chunk is in flight, unless the device is lost.
   ~DeviceRun();
@@ -65,15 +65,15 @@ class DeviceRun : NotCopied {
 
   Device device() const noexcept { return device_; }
   /// The record of this device's n-th chunk.
-  ChunkRecord& record(std::size_t n) noexcept { return records_[n % records_.size()]; }
+  ChunkRecord& record(size_t n) noexcept { return records_[n % records_.size()]; }
 
   /// Enqueues all steps of the n-th chunk, as its record describes it; for a filter, all steps
   /// except the copy of the results to the host.
-  void submit(std::size_t n, const OverlapFunction& function);
+  void submit(size_t n, const OverlapFunction& function);
   /// Waits for the number of a filter's results, and enqueues the copy of the results to the host.
-  void submit_filtered(std::size_t n);
+  void submit_filtered(size_t n);
   /// Waits until the chunk is finished. @throws the first error of the chunk's own work
-  void wait(std::size_t n);
+  void wait(size_t n);
   /// Waits until no chunk is in flight. @throws an error that a stream has stored
   void finish();
   /// Stores the times of the chunk's steps in its record, if times are recorded.
@@ -84,33 +84,33 @@ class DeviceRun : NotCopied {
   struct ChunkBuffers {
     std::vector<DeviceBuffer<std::byte>> in;
     std::optional<DeviceBuffer<std::byte>> out;
-    std::optional<DeviceBuffer<std::size_t>> count;
+    std::optional<DeviceBuffer<size_t>> count;
   };
   /// The streams of a chunk's three steps.
   struct Steps {
     StreamRef in, compute, out;
   };
-  [[nodiscard]] ChunkBuffers& buffers_of(std::size_t n) noexcept {
+  [[nodiscard]] ChunkBuffers& buffers_of(size_t n) noexcept {
     return buffers_[n % buffers_.size()];
   }
-  [[nodiscard]] Steps steps_of(std::size_t n) const noexcept;
+  [[nodiscard]] Steps steps_of(size_t n) const noexcept;
   void allocate();
   void allocate_on_device();
-  void start_copy(std::size_t n) noexcept;
+  void start_copy(size_t n) noexcept;
   void allocate_on_host();
   void release() noexcept;
   void match_clocks(OverlapClock::time_point start);
-  const ChunkRecord* previous_user(std::size_t n) const noexcept;
+  const ChunkRecord* previous_user(size_t n) const noexcept;
   void copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const;
   void compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream,
                const OverlapFunction& function) const;
-  void copy_out(std::size_t n);
-  void deliver_failures(std::size_t n);
+  void copy_out(size_t n);
+  void deliver_failures(size_t n);
   void record_all_streams() noexcept;
 
   const OverlapPlan& plan_;
   const bool stream_per_step_;  // Strategy B. Otherwise each chunk has one stream.
-  std::size_t index_;
+  size_t index_;
   Device device_;
   Pageable policy_;  // Of the calling thread.
   // Declared before the buffers, which are freed in the order of the streams.
@@ -120,7 +120,7 @@ class DeviceRun : NotCopied {
   TimedEvent origin_;
   std::chrono::nanoseconds
       origin_time_{};               // The host's time of `origin_`, since the start of the run.
-  std::size_t copies_started_ = 0;  // The number of chunks whose copy start_copy() has enqueued.
+  size_t copies_started_ = 0;       // The number of chunks whose copy start_copy() has enqueued.
   std::exception_ptr start_error_;  // The error of the last of these copies; submit() throws it.
   bool finished_ = false;
 };

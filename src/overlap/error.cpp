@@ -11,7 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-OverlapError::OverlapError(std::size_t chunk, const Error* cause) noexcept
+OverlapError::OverlapError(size_t chunk, const Error* cause) noexcept
     : Error{detail::overlap_operation, cause != nullptr ? cause->native_code() : 0,
             cause != nullptr ? cause->native_name() : ""},
       chunk_{chunk} {}
@@ -20,7 +20,7 @@ OverlapError::~OverlapError() = default;
 namespace detail {
 namespace {
 
-[[noreturn]] void fail(std::size_t chunk, const char* step, const std::error_code& code,
+[[noreturn]] void fail(size_t chunk, const char* step, const std::error_code& code,
                        const char* reason, const Error* cause = nullptr) {
   // The cause may be an error of this call.
   for (const std::string_view known : {"runnel: ", "could not overlap: "})
@@ -35,7 +35,7 @@ namespace {
 
 // An Error is caught first: an Error may also be a std::bad_alloc, and the cause may be an
 // OverlapError of another call.
-void throw_overlap_error(std::size_t chunk, const char* step, const std::exception_ptr& cause) {
+void throw_overlap_error(size_t chunk, const char* step, const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);
   } catch (const Error& error) {

@@ -27,7 +27,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
-constexpr std::size_t max_times_kept = std::size_t{1} << 20;
+constexpr size_t max_times_kept = size_t{1} << 20;
 
 /// One call of overlap(). The calling thread reads from sources and enqueues; the finisher waits
 /// for the chunks in order and writes to a sink. It is a second thread. Between ranges it is the
@@ -70,7 +70,7 @@ class OverlapRun {
 
  private:
   struct Failure {
-    std::size_t chunk = 0;
+    size_t chunk = 0;
     const char* step = "";
     std::exception_ptr cause;
   };
@@ -84,7 +84,7 @@ class OverlapRun {
     return false;
   }
   [[nodiscard]] bool try_runs() try {
-    for (std::size_t i = 0; i < plan_.devices.size(); ++i)
+    for (size_t i = 0; i < plan_.devices.size(); ++i)
       runs_.push_back(std::make_unique<DeviceRun>(plan_, i, options_.record_times, start_));
     return true;
   } catch (const OverlapShortage& shortage) {
@@ -121,19 +121,15 @@ class OverlapRun {
       }
   }
 
-  [[nodiscard]] DeviceRun& run_of(std::size_t chunk) noexcept {
-    return *runs_[chunk % runs_.size()];
-  }
-  std::size_t index_in_run(std::size_t chunk) const noexcept { return chunk / runs_.size(); }
-  ChunkRecord& record(std::size_t chunk) noexcept {
-    return run_of(chunk).record(index_in_run(chunk));
-  }
+  [[nodiscard]] DeviceRun& run_of(size_t chunk) noexcept { return *runs_[chunk % runs_.size()]; }
+  size_t index_in_run(size_t chunk) const noexcept { return chunk / runs_.size(); }
+  ChunkRecord& record(size_t chunk) noexcept { return run_of(chunk).record(index_in_run(chunk)); }
   std::chrono::nanoseconds since_start() const { return OverlapClock::now() - start_; }
 
   // The following functions run on the calling thread.
   void submit_all(bool is_alone) {
     const char* step = "reading";
-    std::size_t chunk = 0;
+    size_t chunk = 0;
     try {
       for (;; ++chunk) {
         if (is_alone && chunk - finished_ == max_enqueued() && !finish_next()) return;
@@ -161,26 +157,26 @@ class OverlapRun {
     try {
       for (const auto& run : runs_) run->finish();
     } catch (...) {
-      fail(std::max<std::size_t>(result_.chunks, 1) - 1, "computing", std::current_exception());
+      fail(std::max<size_t>(result_.chunks, 1) - 1, "computing", std::current_exception());
     }
   }
 
   /// Fills in the chunk's record, and reads the chunk from the sources. Returns false at the end of
   /// the input.
-  [[nodiscard]] bool begin(std::size_t chunk) {
+  [[nodiscard]] bool begin(size_t chunk) {
     ChunkRecord& here = record(chunk);
     here.times = {.chunk = chunk,
                   .buffer = index_in_run(chunk) % plan_.buffers,
                   .device = run_of(chunk).device().ordinal()};
     const std::chrono::nanoseconds reading = since_start();
-    const std::size_t first = next_item_;
-    const std::size_t before = std::min(plan_.halo, first);
+    const size_t first = next_item_;
+    const size_t before = std::min(plan_.halo, first);
     // The end of the chunk's items, including the halo, if known.
-    std::optional<std::size_t> end = plan_.items;
+    std::optional<size_t> end = plan_.items;
     if (end) end = std::min(*end, first + plan_.chunk + plan_.halo);
-    for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+    for (size_t i = 0; i < plan_.inputs.size(); ++i) {
       if (plan_.inputs[i].kind != OverlapEnd::Kind::function) continue;
-      const std::size_t here_end =
+      const size_t here_end =
           read(i, chunk, first - before, end.value_or(first + plan_.chunk + plan_.halo));
       if (end && (plan_.items || i > 0) && here_end != *end)
         throw_invalid_argument(overlap_operation,
@@ -196,9 +192,9 @@ class OverlapRun {
 
   /// Reads a source's items from `first` up to `end`, or up to the source's own end, into the
   /// chunk's record. Returns the end that was reached.
-  std::size_t read(std::size_t input, std::size_t chunk, std::size_t first, std::size_t end) {
+  size_t read(size_t input, size_t chunk, size_t first, size_t end) {
     const OverlapEnd& source = plan_.inputs[input];
-    const std::size_t item = source.width * source.element_bytes;
+    const size_t item = source.width * source.element_bytes;
     std::byte* to = record(chunk).in[input].data();
     auto& [until, ended] = read_[input];
     // The items that the halo shares with the previous chunk were read with that chunk.
@@ -209,11 +205,11 @@ class OverlapRun {
                    (until - first) * item);
     }
     if (ended || end <= until) return std::min(until, end);
-    const std::size_t asked = (end - until) * source.width;
+    const size_t asked = (end - until) * source.width;
     std::byte* next = to + (until - first) * item;
-    std::size_t got = 0;
+    size_t got = 0;
     while (got < asked && !ended) {
-      const std::size_t part = source.read(source.function, next, asked - got);
+      const size_t part = source.read(source.function, next, asked - got);
       if (part > asked - got)
         throw_invalid_argument(overlap_operation,
                                "the source says that it wrote more than there was room for");
@@ -246,8 +242,8 @@ class OverlapRun {
                 "the system has no thread to wait for the chunks");
   }
   void finish_all() {
-    std::size_t counted = 0;
-    while (const std::optional<std::size_t> submitted = wait_for_chunk(finished_)) {
+    size_t counted = 0;
+    while (const std::optional<size_t> submitted = wait_for_chunk(finished_)) {
       // One filtered chunk is copied to the host while the finisher waits for the next one.
       const bool counts = plan_.output.filtered && counted < *submitted && counted - finished_ < 2;
       if (!(counts ? submit_filtered(counted++) : finish_next())) return;
@@ -256,7 +252,7 @@ class OverlapRun {
   /// Calls `f(step)`, which sets the name of the phase. Returns false if it throws: then the chunk
   /// has failed.
   template <class F>
-  bool succeeds(std::size_t chunk, F f) {
+  bool succeeds(size_t chunk, F f) {
     const char* step = "computing";
     try {
       sync::happens_after(&record(chunk));
@@ -275,7 +271,7 @@ class OverlapRun {
     });
   }
 
-  [[nodiscard]] bool submit_filtered(std::size_t chunk) {
+  [[nodiscard]] bool submit_filtered(size_t chunk) {
     return succeeds(chunk, [&](const char*&) {
       ChunkRecord& here = record(chunk);
       here.out_first = out_submitted_;
@@ -286,7 +282,7 @@ class OverlapRun {
 
   /// Waits for the chunk, writes its result to a sink, and counts it. `step` is set to the phase
   /// name for error messages.
-  void finish(std::size_t chunk, const char*& step) {
+  void finish(size_t chunk, const char*& step) {
     ChunkRecord& here = record(chunk);
     run_of(chunk).wait(index_in_run(chunk));
     step = "writing";
@@ -306,10 +302,10 @@ class OverlapRun {
   }
 
   /// Passes a chunk's result to the sink, which may take it in parts.
-  void write(const std::byte* from, std::size_t elements) const {
+  void write(const std::byte* from, size_t elements) const {
     const OverlapEnd& sink = plan_.output;
     while (elements != 0) {
-      const std::size_t part = sink.write(sink.function, from, elements);
+      const size_t part = sink.write(sink.function, from, elements);
       if (part == 0 || part > elements)
         throw_invalid_argument(
             overlap_operation,
@@ -322,7 +318,7 @@ class OverlapRun {
   }
 
   /// On all devices together.
-  std::size_t max_enqueued() const noexcept { return plan_.max_enqueued() * plan_.devices.size(); }
+  size_t max_enqueued() const noexcept { return plan_.max_enqueued() * plan_.devices.size(); }
 
   /// Whether a stop was requested. Sets result_.stopped, except if the request came after the last
   /// chunk.
@@ -335,7 +331,7 @@ class OverlapRun {
   }
 
   // The following functions pass records from one thread to the other.
-  [[nodiscard]] bool wait_for_record(std::size_t chunk) {
+  [[nodiscard]] bool wait_for_record(size_t chunk) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, options_.stop,
                   [&] { return failure_.cause != nullptr || chunk - finished_ < max_enqueued(); });
@@ -344,7 +340,7 @@ class OverlapRun {
     return failure_.cause == nullptr;
   }
   /// Passes on the record of the next chunk. `count`: `submitted_` or `finished_`.
-  void pass_record(std::size_t& count) {
+  void pass_record(size_t& count) {
     sync::happens_before(&record(count));
     const std::lock_guard lock{mutex_};
     ++count;
@@ -352,13 +348,13 @@ class OverlapRun {
   }
   /// Waits until the chunk is submitted. Returns the number of chunks submitted so far; empty if
   /// the chunk will not be submitted.
-  [[nodiscard]] std::optional<std::size_t> wait_for_chunk(std::size_t chunk) {
+  [[nodiscard]] std::optional<size_t> wait_for_chunk(size_t chunk) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return chunk < submitted_ || all_submitted_; });
     return chunk < submitted_ ? std::optional{submitted_} : std::nullopt;
   }
   /// Stores the failure, unless an earlier chunk has failed.
-  void fail(std::size_t chunk, const char* step, std::exception_ptr cause) {
+  void fail(size_t chunk, const char* step, std::exception_ptr cause) {
     const std::lock_guard lock{mutex_};
     if (failure_.cause == nullptr || chunk < failure_.chunk)
       failure_ = {chunk, step, std::move(cause)};
@@ -371,23 +367,23 @@ class OverlapRun {
   const OverlapClock::time_point start_ = OverlapClock::now();
 
   // Used by the calling thread only.
-  std::size_t next_item_ = 0;
+  size_t next_item_ = 0;
   struct Read {
-    std::size_t until = 0;  // In items.
+    size_t until = 0;  // In items.
     bool ended = false;
   };
   std::vector<Read> read_;  // For each input.
 
   // In elements. Used by the thread that enqueues the copies to the host: the finisher for filters,
   // otherwise the calling thread.
-  std::size_t out_submitted_ = 0;
+  size_t out_submitted_ = 0;
   // Used by the finisher until it is joined; `stopped` is used by the calling thread.
   OverlapResult result_;
 
   sync::Mutex mutex_;  // Guards the members from here to `failure_`.
   sync::ConditionVariableAny changed_;
-  std::size_t submitted_ = 0;
-  std::size_t finished_ = 0;
+  size_t submitted_ = 0;
+  size_t finished_ = 0;
   bool all_submitted_ = false;
   Failure failure_;
 
@@ -397,9 +393,8 @@ class OverlapRun {
 
 }  // namespace
 
-OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
-                          const OverlapEnd& output, const OverlapOptions& options,
-                          OverlapFunction function) {
+OverlapResult run_overlap(const OverlapEnd* inputs, size_t input_count, const OverlapEnd& output,
+                          const OverlapOptions& options, OverlapFunction function) {
   enter(overlap_operation);
   if (own_capture()) throw_error(errc::capture, overlap_operation, refusal::overlap);
   OverlapPlan plan = plan_overlap(inputs, input_count, output, options);

@@ -29,7 +29,7 @@ struct ErasedEnds {
   static void run(void* ends, StreamRef stream, const OverlapArguments& arguments,
                   const OverlapChunk& chunk) {
     auto& [inputs, output, function, in] = *static_cast<ErasedEnds*>(ends);
-    for (std::size_t i = 0; i < in.size(); ++i)
+    for (size_t i = 0; i < in.size(); ++i)
       in[i] = {static_cast<const std::byte*>(arguments.in[i]),
                arguments.in_elements[i] * inputs[i].element_bytes};
     const bool has_output = output.kind != OverlapEnd::Kind::none;
@@ -37,7 +37,7 @@ struct ErasedEnds {
                  {.in = in,
                   .out = {static_cast<std::byte*>(arguments.out),
                           has_output ? arguments.out_elements * output.element_bytes : 0},
-                  .count = {arguments.count, output.filtered ? std::size_t{1} : 0}},
+                  .count = {arguments.count, output.filtered ? size_t{1} : 0}},
                  chunk);
   }
 

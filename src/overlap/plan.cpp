@@ -17,18 +17,18 @@ namespace {
 
 using Kind = OverlapEnd::Kind;
 
-constexpr std::size_t usual_chunk_bytes = std::size_t{32} << 20;
+constexpr size_t usual_chunk_bytes = size_t{32} << 20;
 // Large enough that the pieces of its staged copies are worth their cost.
-constexpr std::size_t staged_chunk_bytes = std::size_t{128} << 20;
+constexpr size_t staged_chunk_bytes = size_t{128} << 20;
 // The fixed cost of a smaller transfer exceeds the cost of its bytes.
-constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;
+constexpr size_t smallest_chunk_bytes = size_t{1} << 20;
 // In and out. One smaller staged copy does not keep the workers busy.
-constexpr std::size_t smallest_staged_for_b = std::size_t{64} << 20;
+constexpr size_t smallest_staged_for_b = size_t{64} << 20;
 // The number of chunks of a small input, so that copies and computation can overlap.
-constexpr std::size_t usual_chunks = 16;
+constexpr size_t usual_chunks = 16;
 // One is copied in, one is computed, one is copied out, and one is spare.
-constexpr std::size_t usual_in_flight = 4;
-constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+constexpr size_t usual_in_flight = 4;
+constexpr size_t largest = std::numeric_limits<size_t>::max();
 
 [[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
   char reason[256];
@@ -39,22 +39,16 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   throw_invalid_argument(overlap_operation, reason);
 }
 
-std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
+size_t divided_up(size_t a, size_t b) noexcept { return a / b + (a % b != 0 ? 1 : 0); }
 
 /// a * b, or `largest` if the product overflows.
-std::size_t times(std::size_t a, std::size_t b) noexcept {
-  return b != 0 && a > largest / b ? largest : a * b;
-}
-std::size_t plus(std::size_t a, std::size_t b) noexcept {
-  return a > largest - b ? largest : a + b;
-}
+size_t times(size_t a, size_t b) noexcept { return b != 0 && a > largest / b ? largest : a * b; }
+size_t plus(size_t a, size_t b) noexcept { return a > largest - b ? largest : a + b; }
 
 /// The number of items of the inputs that are ranges; empty if there is none.
-std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
-  std::optional<std::size_t> items;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+std::optional<size_t> count_items(const std::vector<OverlapEnd>& inputs) {
+  std::optional<size_t> items;
+  for (size_t i = 0; i < inputs.size(); ++i) {
     const OverlapEnd& end = inputs[i];
     if (end.kind != Kind::range) continue;
     if (end.data == nullptr && end.size != 0)
@@ -62,7 +56,7 @@ std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
     if (end.size % end.width != 0)
       refuse("input %zu has %zu %s, which are no whole rows of %zu", i, end.size, unit_of(end),
              end.width);
-    const std::size_t here = end.size / end.width;
+    const size_t here = end.size / end.width;
     if (items && *items != here)
       refuse("the inputs have %zu and %zu items; all need as many", *items, here);
     items = here;
@@ -121,12 +115,12 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 }
 
 /// Bytes of the buffers for a chunk of `items` items.
-std::size_t chunk_buffer_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
-  const std::size_t with_halo = plus(items, times(2, plan.halo));
-  std::size_t bytes = plan.output.filtered ? sizeof(std::size_t) : 0;
+size_t chunk_buffer_bytes(const OverlapPlan& plan, size_t items) noexcept {
+  const size_t with_halo = plus(items, times(2, plan.halo));
+  size_t bytes = plan.output.filtered ? sizeof(size_t) : 0;
   for (const OverlapEnd& in : plan.inputs)
     bytes = plus(bytes, times(times(with_halo, in.width), in.element_bytes));
-  const std::size_t out =
+  const size_t out =
       plan.output.per_chunk != 0 ? plan.output.per_chunk : times(items, plan.output.width);
   return plus(bytes, times(out, plan.output.element_bytes));
 }
@@ -142,22 +136,22 @@ bool any_staged(const OverlapPlan& plan) {
 }
 
 /// Bytes of all chunk buffers of one device.
-std::size_t device_bytes(const OverlapPlan& plan) noexcept {
+size_t device_bytes(const OverlapPlan& plan) noexcept {
   return times(chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
 
 /// Bytes of the largest item of an input, or of the output elements for one item.
-std::size_t item_bytes(const OverlapPlan& plan) noexcept {
-  std::size_t bytes =
+size_t item_bytes(const OverlapPlan& plan) noexcept {
+  size_t bytes =
       plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
   for (const OverlapEnd& in : plan.inputs)
     bytes = std::max(bytes, times(in.width, in.element_bytes));
   return bytes;
 }
 
-std::size_t usual_chunk(const OverlapPlan& plan) noexcept {
-  const std::size_t item = item_bytes(plan);
-  const std::size_t chunk = divided_up(plan.staged ? staged_chunk_bytes : usual_chunk_bytes, item);
+size_t usual_chunk(const OverlapPlan& plan) noexcept {
+  const size_t item = item_bytes(plan);
+  const size_t chunk = divided_up(plan.staged ? staged_chunk_bytes : usual_chunk_bytes, item);
   if (!plan.items) return chunk;
   return std::min(chunk, std::max(divided_up(*plan.items, usual_chunks),
                                   divided_up(smallest_chunk_bytes, item)));
@@ -182,11 +176,11 @@ bool has_room_for_chunks(const OverlapPlan& plan) noexcept {
 void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
   plan.chunk = options.chunk != 0 ? options.chunk : usual_chunk(plan);
-  if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
+  if (plan.items) plan.chunk = std::min(plan.chunk, std::max<size_t>(1, *plan.items));
   count_buffers(plan);
   // The limit is the total memory, not the free memory: memory that a pool keeps, or whose free is
   // enqueued, can be allocated too.
-  std::size_t memory = largest;
+  size_t memory = largest;
   for (const Device device : plan.devices)
     memory = std::min(memory, total_memory(device.ordinal()));
   // The other half is for the function and the rest of the program.
@@ -215,8 +209,8 @@ bool OverlapPlan::has_source() const noexcept {
                              [](const OverlapEnd& end) { return end.kind == Kind::function; });
 }
 
-OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,
-                         const OverlapEnd& output, const OverlapOptions& options) {
+OverlapPlan plan_overlap(const OverlapEnd* inputs, size_t input_count, const OverlapEnd& output,
+                         const OverlapOptions& options) {
   OverlapPlan plan;
   plan.inputs.assign(inputs, inputs + input_count);
   plan.output = output;
@@ -239,7 +233,7 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,
 }
 
 bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
-  constexpr std::size_t enough_to_overlap = 2;
+  constexpr size_t enough_to_overlap = 2;
   OverlapPlan smaller = plan;
   smaller.chunk =
       std::max(divided_up(plan.chunk, 2), divided_up(smallest_chunk_bytes, item_bytes(plan)));
@@ -261,7 +255,7 @@ bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
 }
 
 std::string describe_memory(const OverlapPlan& plan) {
-  const std::size_t bytes = chunk_buffer_bytes(plan, plan.chunk);
+  const size_t bytes = chunk_buffer_bytes(plan, plan.chunk);
   if (bytes == largest)
     return "chunks of " + std::to_string(plan.chunk) + " items, larger than any memory,";
   return std::to_string(plan.buffers) + " chunks of " + std::to_string(bytes) +
@@ -270,9 +264,9 @@ std::string describe_memory(const OverlapPlan& plan) {
 
 }  // namespace detail
 
-OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
-                                        std::size_t in_flight, bool pageable_memory) {
-  const std::size_t least_for_b =
+OverlapStrategy choose_overlap_strategy(Device device, size_t chunk_bytes, size_t in_flight,
+                                        bool pageable_memory) {
+  const size_t least_for_b =
       pageable_memory ? detail::smallest_staged_for_b : detail::smallest_chunk_bytes;
   return in_flight > 1 && chunk_bytes >= least_for_b && device.async_engine_count() > 1
              ? OverlapStrategy::copy_compute_copy

@@ -21,13 +21,13 @@ struct OverlapPlan {
   OverlapStrategy strategy = OverlapStrategy::automatic;  // A or B, once chosen.
   // At least one range is in pageable memory, so that its copies are staged.
   bool staged = false;
-  std::size_t halo = 0;
-  std::size_t chunk = 0;               // Items in a chunk.
-  std::size_t buffers = 0;             // Chunk buffers of each device.
-  std::size_t chunk_streams = 0;       // Streams of each device that strategy A uses in turn.
-  std::size_t streams = 0;             // Streams of each device.
-  std::size_t in_flight = 0;           // From the options or chosen; `buffers` may be smaller.
-  std::optional<std::size_t> items{};  // The total number of items; empty if it depends on sources.
+  size_t halo = 0;
+  size_t chunk = 0;               // Items in a chunk.
+  size_t buffers = 0;             // Chunk buffers of each device.
+  size_t chunk_streams = 0;       // Streams of each device that strategy A uses in turn.
+  size_t streams = 0;             // Streams of each device.
+  size_t in_flight = 0;           // From the options or chosen; `buffers` may be smaller.
+  std::optional<size_t> items{};  // The total number of items; empty if it depends on sources.
 
   bool has_output() const noexcept { return output.kind != OverlapEnd::Kind::none; }
   bool has_source() const noexcept;
@@ -36,21 +36,20 @@ struct OverlapPlan {
   bool needs_host() const noexcept { return has_source() || has_sink() || output.filtered; }
   /// The maximum number of chunks whose steps are enqueued on one device at a time. If the host is
   /// not needed, it is twice the number of buffers, which keeps the device's queues filled.
-  std::size_t max_enqueued() const noexcept { return needs_host() ? buffers : 2 * buffers; }
+  size_t max_enqueued() const noexcept { return needs_host() ? buffers : 2 * buffers; }
   /// The sizes of one chunk's buffers, in elements: of an input, including the halo, and of the
   /// output.
-  std::size_t input_elements(std::size_t input) const noexcept {
+  size_t input_elements(size_t input) const noexcept {
     return inputs[input].width * (chunk + 2 * halo);
   }
-  std::size_t output_elements() const noexcept { return output_elements(chunk); }
-  std::size_t output_elements(std::size_t count) const noexcept {
+  size_t output_elements() const noexcept { return output_elements(chunk); }
+  size_t output_elements(size_t count) const noexcept {
     return output.per_chunk != 0 ? output.per_chunk : output.width * count;
   }
   /// Describes the chunk with this index. Its items begin at `first`, and the data is known up to
   /// `end`. Requires: first <= end.
-  [[nodiscard]] OverlapChunk describe(std::size_t index, std::size_t first,
-                                      std::size_t end) const noexcept {
-    const std::size_t count = std::min(chunk, end - first);
+  [[nodiscard]] OverlapChunk describe(size_t index, size_t first, size_t end) const noexcept {
+    const size_t count = std::min(chunk, end - first);
     return {.index = index,
             .first = first,
             .count = count,
@@ -63,7 +62,7 @@ struct OverlapPlan {
 
 /// Makes the plan, and checks all arguments. @throws errc::invalid_argument, errc::out_of_memory,
 /// or the errors of the devices' queries
-[[nodiscard]] OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,
+[[nodiscard]] OverlapPlan plan_overlap(const OverlapEnd* inputs, size_t input_count,
                                        const OverlapEnd& output, const OverlapOptions& options);
 
 /// Reduces the plan's memory by one step, if the options do not set all sizes: first to fewer

@@ -18,7 +18,7 @@ bool is_broken(const OpenCapture& capture) noexcept {
   const HandleLock locked{capture.begun_on};
   if (!locked.is_usable()) return false;
   const ScopedDevice on{locked->device, ScopedDevice::no_throw};
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   return capture_state(locked->handle) == CaptureState::active &&
          succeeded_or_forget(backend::stream_capture_number(locked->handle, number)) && number == 0;
 }
@@ -76,7 +76,7 @@ void throw_broken_capture(const char* operation, backend::status status) {
 }
 
 void throw_in_capture(const Slot& slot, const char* operation, const char* reason) {
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   if (succeeded_or_forget(backend::stream_capture_number(slot.handle, number)) && number == 0)
     throw_broken_capture(operation);
   throw_error(errc::capture, operation, reason);

@@ -72,7 +72,7 @@ class CaptureChangeLock : NotCopied {
   }
   ~CaptureChangeLock() {
     if (slot_ == nullptr) return;
-    slot_->queries_and_change.fetch_and(~std::uint32_t{1}, std::memory_order_release);
+    slot_->queries_and_change.fetch_and(~uint32_t{1}, std::memory_order_release);
   }
 
  private:

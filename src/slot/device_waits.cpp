@@ -76,14 +76,14 @@ class DeviceWaiter {
  public:
   /// Requests a wait that begins after this call. Returns its number; 0 if the system has no
   /// thread.
-  std::uint64_t request(int device) noexcept {
+  uint64_t request(int device) noexcept {
     const std::lock_guard lock{mutex_};
     if (!is_waiting_ && !start_thread([this, device] { work(device); })) return 0;
     is_waiting_ = true;
     return ++requested_;
   }
   /// The result of this wait or a later one; nothing if it has not completed.
-  [[nodiscard]] std::optional<backend::status> result(std::uint64_t number) {
+  [[nodiscard]] std::optional<backend::status> result(uint64_t number) {
     const std::lock_guard lock{mutex_};
     if (completed_ < number) return std::nullopt;
     sync::happens_after(this);
@@ -95,7 +95,7 @@ class DeviceWaiter {
   void work(int device) noexcept {
     std::unique_lock lock{mutex_};
     while (completed_ < requested_) {
-      const std::uint64_t number = requested_;
+      const uint64_t number = requested_;
       lock.unlock();
       backend::status first = backend::ok;
       static_cast<void>(wait(device, true, first, callers));
@@ -109,8 +109,8 @@ class DeviceWaiter {
 
   sync::Mutex mutex_;
   bool is_waiting_ = false;
-  std::uint64_t requested_ = 0;
-  std::uint64_t completed_ = 0;
+  uint64_t requested_ = 0;
+  uint64_t completed_ = 0;
   backend::status result_ = backend::ok;
 };
 constinit std::array<DeviceWaiter, max_devices> waiters{};
@@ -124,7 +124,7 @@ Progress wait_for_device(int device) noexcept {
 }
 
 void request_device_wait(int device) noexcept {
-  static_cast<void>(waiters[static_cast<std::size_t>(device)].request(device));
+  static_cast<void>(waiters[static_cast<size_t>(device)].request(device));
 }
 
 }  // namespace detail
@@ -148,13 +148,13 @@ void detail::set_if_failed(std::error_code& code, Device device) noexcept {
 bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   const DeviceCall call{ordinal_, "wait for a device"};
   refuse_wait_in_capture(ordinal_, call.operation());
-  DeviceWaiter& waiter = waiters[static_cast<std::size_t>(ordinal_)];
+  DeviceWaiter& waiter = waiters[static_cast<size_t>(ordinal_)];
   struct Caller : NotCopied {
     explicit Caller(sync::Atomic<int>& of) noexcept : count{of} { ++count; }
     ~Caller() { --count; }
     sync::Atomic<int>& count;
   } const caller{waiter.callers};
-  const std::uint64_t number = waiter.request(ordinal_);
+  const uint64_t number = waiter.request(ordinal_);
   if (number == 0)
     throw_error(errc::out_of_memory, call.operation(),
                 "the system has no thread to wait for the device");

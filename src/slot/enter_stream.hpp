@@ -16,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// Calls enter(), and returns the slot of the stream. Requires: `operation` is a literal, as in
 /// "copy". `awaited`, a stream's id, or `event` is what the stream will wait for.
 /// @throws as enter() and live_slot()
-inline Slot& enter_stream(StreamRef stream, const char* operation, std::uint64_t awaited = 0,
+inline Slot& enter_stream(StreamRef stream, const char* operation, uint64_t awaited = 0,
                           native::event event = nullptr) {
   if (slow_path_reasons.load(std::memory_order_relaxed) == 0 && !in_host_function) [[likely]]
     return live_slot(stream);

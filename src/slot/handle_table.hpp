@@ -40,12 +40,12 @@ class HandleTable {
 
   [[nodiscard]] Slot*& bucket_of(native::stream handle) noexcept {
     // Fibonacci hashing: addresses have similar low bits.
-    constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15;
-    return buckets_[static_cast<std::size_t>(
-        reinterpret_cast<std::uintptr_t>(handle) * golden_ratio >> (64 - index_bits))];
+    constexpr uint64_t golden_ratio = 0x9E3779B97F4A7C15;
+    return buckets_[static_cast<size_t>(reinterpret_cast<uintptr_t>(handle) * golden_ratio >>
+                                        (64 - index_bits))];
   }
 
-  std::array<Slot*, std::size_t{1} << index_bits> buckets_{};
+  std::array<Slot*, size_t{1} << index_bits> buckets_{};
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -34,7 +34,7 @@ inline void emit_ended(StreamKey stream) noexcept {
 
 /// Emits an exception that no caller can collect, because the stream with this id has ended. It
 /// belongs to earlier work, and is not a part of the present operation.
-inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept {
+inline void emit_lost_exception(uint64_t id, const std::exception_ptr& exception) noexcept {
   if (exception == nullptr) return;
   emit([&] {
     return Operation{.kind = OperationKind::lost_exception,

@@ -38,12 +38,12 @@ void Point::record() noexcept {
 Point Point::resolved() const noexcept {
   if (!is_open()) return *this;
   const std::lock_guard lock{slot_->lock};
-  const std::uint64_t id = slot_->id.load(std::memory_order_relaxed);
+  const uint64_t id = slot_->id.load(std::memory_order_relaxed);
   if (id == stream().id) return *this;
   return {slot_, id == 0 ? slot_->timeline.last() : 0};  // Else another stream uses the slot.
 }
 
-std::uint64_t mark_or_ask(Slot& slot) noexcept {
+uint64_t mark_or_ask(Slot& slot) noexcept {
   if (in_host_function || !is_reachable(slot)) return slot.timeline.ask();
   if (slot.timeline.is_long()) internal_call([&] { advance(slot); });
   {
@@ -90,9 +90,9 @@ EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   return event;
 }
 
-HandleLock::HandleLock(Slot& slot, std::optional<std::uint64_t> id) noexcept {
+HandleLock::HandleLock(Slot& slot, std::optional<uint64_t> id) noexcept {
   const std::lock_guard lock{slot.lock};
-  const std::uint64_t present =
+  const uint64_t present =
       slot.end_is_queued ? slot.ended_id : slot.id.load(std::memory_order_relaxed);
   if (present == 0 || id.value_or(present) != present) return;
   slot.handle_locks.fetch_add(1, std::memory_order_relaxed);

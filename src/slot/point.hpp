@@ -60,7 +60,7 @@ class HandleLock : NotCopied {
   const Slot* operator->() const noexcept { return slot_; }
 
  private:
-  HandleLock(Slot& slot, std::optional<std::uint64_t> id) noexcept;
+  HandleLock(Slot& slot, std::optional<uint64_t> id) noexcept;
 
   Slot* slot_ = nullptr;
 };
@@ -80,7 +80,7 @@ class KeptHandle : NotCopied {
 /// Records a mark on the stream. If that is not possible (in a host function, in a capture, on
 /// another thread's default stream, after a failure), reserves the number of the next mark. Returns
 /// the number. Requires: the stream's handle is locked.
-std::uint64_t mark_or_ask(Slot& slot) noexcept;
+uint64_t mark_or_ask(Slot& slot) noexcept;
 /// Records the mark whose number is reserved, unless the stream has ended or is another thread's.
 /// For threads that use the stream.
 void mark_what_was_asked(Slot& slot) noexcept;
@@ -144,14 +144,14 @@ class Point {
   [[nodiscard]] bool make_wait(native::stream stream, InCapture in_capture) const noexcept;
 
  private:
-  static constexpr std::uint64_t open_bit = std::uint64_t{1} << 63;
-  Point(Slot* slot, std::uint64_t position) noexcept : slot_{slot}, position_{position} {}
+  static constexpr uint64_t open_bit = uint64_t{1} << 63;
+  Point(Slot* slot, uint64_t position) noexcept : slot_{slot}, position_{position} {}
   bool is_open() const noexcept { return (position_ & open_bit) != 0; }
   /// The same point with the number of the stream's end, if the stream has ended.
   [[nodiscard]] Point resolved() const noexcept;
 
   Slot* slot_ = nullptr;
-  std::uint64_t position_ = 0;  // a number, or the id of the stream with the open bit
+  uint64_t position_ = 0;  // a number, or the id of the stream with the open bit
 };
 
 /// An open point. @throws errc::invalid_handle if the stream has ended

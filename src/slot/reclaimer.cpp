@@ -71,7 +71,7 @@ void deliver(OwnedCompletion completion) noexcept {
   if (EventRef event = EventRef::adopt(std::exchange(completion->event, nullptr)))
     emit_complete(event.get());
   StreamSlot* const slot = completion->slot;
-  const std::uint64_t id = completion->stream_id;
+  const uint64_t id = completion->stream_id;
   const Outcome outcome = completion->failure == nullptr ? Outcome{} : Outcome{completion->failure};
   if (slot == nullptr) return completion->call(*completion, outcome);
   try {
@@ -139,7 +139,7 @@ void Reclaimer::wake() noexcept {
   if (asleep_.load(std::memory_order_seq_cst)) signal_.notify_one();
 }
 
-void Reclaimer::note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept {
+void Reclaimer::note_failure(Slot& slot, uint64_t stream_id, const Failure& failure) noexcept {
   if (failure.epoch == after_all_completions) return;
   slot.timeline.for_each_hook([&](Deferred& hook) {
     auto& each = static_cast<Completion&>(hook);
@@ -349,7 +349,7 @@ void Reclaimer::work() noexcept {
   backend::CaptureMode mode = backend::CaptureMode::relaxed;
   auto last_success = sync::Clock::now();
   for (bool is_first = true;; is_first = false) {
-    const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
+    const uint32_t seen = signal_.load(std::memory_order_seq_cst);
     sort_events();
     calling_.store(true, std::memory_order_seq_cst);
     if (stopped_.load(std::memory_order_seq_cst)) return calling_.store(false);

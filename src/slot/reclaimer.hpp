@@ -70,7 +70,7 @@ class Reclaimer {
   bool give_back() noexcept;
   /// Passes an exception of work on the stream to the completions that were submitted after that
   /// work.
-  void note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept;
+  void note_failure(Slot& slot, uint64_t stream_id, const Failure& failure) noexcept;
   /// What note_failure() has passed to a completion whose function has not returned.
   [[nodiscard]] std::exception_ptr failure_of(const Completion& completion) noexcept;
   /// Asks how far the stream is. Completions that are due go to the service thread.
@@ -111,9 +111,9 @@ class Reclaimer {
   sync::Atomic<bool> is_looking_{false};
   Slot* watched_ = nullptr;
   Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first
-  std::uint32_t rounds_ = 0;
-  sync::Atomic<bool> is_waiting_{false};   // Something is watched, or waits.
-  sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition
+  uint32_t rounds_ = 0;
+  sync::Atomic<bool> is_waiting_{false};  // Something is watched, or waits.
+  sync::Atomic<uint32_t> signal_{0};      // changes with each addition
   sync::Atomic<bool> asleep_{false};
 };
 [[nodiscard]] Reclaimer& reclaimer() noexcept;

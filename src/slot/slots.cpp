@@ -29,7 +29,7 @@ struct SlotBatch {
 
 // Protects the following variables and parts of each slot. No foreign code is called under it.
 constinit SpinLock slots_lock;
-constinit std::uint64_t next_id = 1;
+constinit uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
 constinit Slot* free_slots[max_devices] = {};
 /// Slots of ended streams that are not known to be complete, the oldest first.
@@ -152,7 +152,7 @@ FreshSlot take_slot(int device) {
   for (Slot& each : fresh->slots) each.device = device;
   const std::lock_guard lock{slots_lock};
   fresh->next = std::exchange(batches, fresh);
-  for (std::size_t i = 1; i < fresh->slots.size(); ++i) make_free(fresh->slots[i]);
+  for (size_t i = 1; i < fresh->slots.size(); ++i) make_free(fresh->slots[i]);
   return FreshSlot{&fresh->slots[0]};
 }
 
@@ -284,7 +284,7 @@ Slot& live_slot(StreamRef stream) {
   return *key.slot;
 }
 
-void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept {
+void keep_failure(StreamSlot* base, uint64_t id, Failure failure) noexcept {
   Slot& slot = static_cast<Slot&>(*base);
   bool is_kept = false;
   {
@@ -309,7 +309,7 @@ std::exception_ptr kept_failure(Slot& slot) noexcept {
   return slot.failure;
 }
 
-void deliver_failure(Slot& slot, std::optional<std::uint64_t> label) {
+void deliver_failure(Slot& slot, std::optional<uint64_t> label) {
   if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
     return;
   std::exception_ptr failure;

@@ -30,12 +30,12 @@ class ShortRing;
 struct OperationNotes {
   struct Note {
     sync::Atomic<const char*> operation{nullptr};
-    sync::Atomic<std::uint64_t> stream{0};  // an id, because another stream may have used the slot
-    sync::Atomic<std::uint64_t> other{0};   // id of the stream that is waited for
-    sync::Atomic<std::int64_t> time{0};     // of sync::Clock
+    sync::Atomic<uint64_t> stream{0};    // an id, because another stream may have used the slot
+    sync::Atomic<uint64_t> other{0};     // id of the stream that is waited for
+    sync::Atomic<std::int64_t> time{0};  // of sync::Clock
   };
   std::array<Note, 4> all{};
-  sync::Atomic<std::uint32_t> next{0};
+  sync::Atomic<uint32_t> next{0};
 };
 
 /// Completions of events that were recorded on one stream, as far as the library knows, in the
@@ -61,14 +61,14 @@ struct Slot : StreamSlot, Deferred {
 
   /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
   /// query the stream (slot/capture.hpp).
-  mutable sync::Atomic<std::uint32_t> queries_and_change{0};
+  mutable sync::Atomic<uint32_t> queries_and_change{0};
 
   /// For the race checker: the stream's id if all its operations are known to be complete, else 0.
   /// Always 0 for a blocking stream.
-  mutable sync::Atomic<std::uint64_t> known_complete{0};
+  mutable sync::Atomic<uint64_t> known_complete{0};
 
   /// The last search of the pinned pool that has found the stream's work pending.
-  sync::Atomic<std::uint64_t> last_search{0};
+  sync::Atomic<uint64_t> last_search{0};
 
   Timeline timeline;
   Slot* next_watched = nullptr;  // for the thread that looks what is due
@@ -77,7 +77,7 @@ struct Slot : StreamSlot, Deferred {
   // The lock in slots.cpp protects the following members, up to next_free.
   // The first exception of a host function since the last synchronize().
   std::exception_ptr failure;
-  std::uint64_t failure_label = 0;
+  uint64_t failure_label = 0;
   // The number of Stream objects. Atomic, because a destructor in a forked child takes no lock.
   sync::Atomic<int> references{0};
   // A slot is not reused before all numbers of its timeline are complete.
@@ -98,7 +98,7 @@ struct Slot : StreamSlot, Deferred {
   // Protects the following members, up to `is_end_unknown`, and the change of `id` to 0.
   SpinLock lock;
   bool has_points = false;            // Points of the stream were made: its end takes a number.
-  std::uint64_t ended_id = 0;         // the last stream that has ended
+  uint64_t ended_id = 0;              // the last stream that has ended
   bool is_end_unknown = false;        // Nothing can be recorded on it any more.
   bool end_is_queued = false;         // Its handle is still usable: a host function has ended it.
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
@@ -208,11 +208,11 @@ inline bool has_ended(StreamKey key) noexcept {
 /// runtime may crash if it gets the handle then.
 bool is_only_viewed(const Slot& slot) noexcept;
 
-inline constexpr std::size_t slots_in_batch = 32;
+inline constexpr size_t slots_in_batch = 32;
 /// The live streams of one batch of slots.
 struct SomeStreams {
   std::array<StreamKey, slots_in_batch> streams{};
-  std::size_t count = 0;
+  size_t count = 0;
   const void* batch = nullptr;  // null behind the last batch
 };
 /// The live streams in the batch behind that one, or in the first one for null. Allocates nothing.
@@ -221,7 +221,7 @@ struct SomeStreams {
 /// A timeline that a wait for its device includes, up to a number.
 struct AwaitedTimeline {
   Slot* slot;
-  std::uint64_t number;
+  uint64_t number;
 };
 /// Calls begin_wait() of the device's timelines that are not idle; of some if there is no memory.
 [[nodiscard]] std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept;
@@ -232,20 +232,20 @@ Slot& live_slot(StreamRef stream);
 StreamRef default_stream_of(int device);
 
 /// The epoch of an exception that no completion receives.
-inline constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
+inline constexpr uint64_t after_all_completions = ~uint64_t{0};
 /// An exception of work on a stream.
 struct Failure {
   std::exception_ptr exception;
-  std::uint64_t label = 0;  // host_function_label
-  std::uint64_t epoch = 0;  // the timeline's epoch() when the work was submitted
+  uint64_t label = 0;  // host_function_label
+  uint64_t epoch = 0;  // the timeline's epoch() when the work was submitted
 };
 /// Stores the first exception for the stream with this id, for the next wait through one of its
 /// Stream objects. If these have ended, the exception goes to the hook. Completions of the work
 /// receive it in any case.
-void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
+void keep_failure(StreamSlot* slot, uint64_t id, Failure failure) noexcept;
 /// The exception that the next synchronize() will throw; null if there is none.
 [[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;
 /// Throws the stored exception of the stream, once; with a label, only one of that label.
-void deliver_failure(Slot& slot, std::optional<std::uint64_t> label = {});
+void deliver_failure(Slot& slot, std::optional<uint64_t> label = {});
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -51,7 +51,7 @@ class StreamCall : NotCopied {
   }
   /// `joins`: by this wait the stream takes part in a capture, and is not full. `awaited`: the id
   /// of the stream that is waited for, if there is one.
-  void wait_for(native::event event, bool joins, std::uint64_t awaited = 0) const {
+  void wait_for(native::event event, bool joins, uint64_t awaited = 0) const {
     if (joins) [[unlikely]]
       outlast_device_wait(slot_.device);
     {
@@ -62,13 +62,13 @@ class StreamCall : NotCopied {
     emit_wait(event, awaited);
   }
   /// Emits that the stream waits for an event.
-  void emit_wait(native::event event, std::uint64_t awaited = 0) const noexcept {
+  void emit_wait(native::event event, uint64_t awaited = 0) const noexcept {
     emit_event(awaited != 0 ? OperationKind::stream_waited : OperationKind::event_waited, event,
                false, awaited);
   }
   /// Emits what the stream does with an event.
   void emit_event(OperationKind kind, native::event event, bool is_part = false,
-                  std::uint64_t awaited = 0) const noexcept {
+                  uint64_t awaited = 0) const noexcept {
     emit([=, this] {
       Operation operation = about(kind);
       operation.event = event;

@@ -45,7 +45,7 @@ std::vector<CurrentStream> read_streams(int count) {
 }
 
 void set_streams(const std::vector<CurrentStream>& streams) noexcept {
-  for (std::size_t device = 0; device < streams.size(); ++device)
+  for (size_t device = 0; device < streams.size(); ++device)
     set_stream_on(static_cast<int>(device), streams[device]);
 }
 

@@ -88,7 +88,7 @@ using namespace detail;
 
 StreamRef StreamRef::per_thread_default(Device device) {
   const DeviceCall call{device.ordinal(), "get the thread's default stream"};
-  Slot*& slot = this_threads_defaults()[static_cast<std::size_t>(call.device())];
+  Slot*& slot = this_threads_defaults()[static_cast<size_t>(call.device())];
   if (slot == nullptr) {
     slot = take_slot(call.device()).release();
     make_default(*slot, backend::per_thread_default_stream());

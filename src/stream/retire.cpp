@@ -82,7 +82,7 @@ void destroy_handle(Deferred& ended) noexcept {
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;
-  const std::uint64_t id = slot.ended_id;
+  const uint64_t id = slot.ended_id;
   emit_lost_exception(id, finish_slot(slot));  // Then another stream may have the slot.
   if (!owned) return;
   if (const backend::status s = backend::stream_destroy(handle); s != backend::ok)

@@ -200,7 +200,7 @@ StreamRef view_stream(native::stream handle, std::optional<Device> device) {
 // CUDA and HIP name these values: cudaStreamLegacy and cudaStreamPerThread, hipStreamLegacy and
 // hipStreamPerThread.
 DefaultMeant default_meant_by(native::stream handle) noexcept {
-  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  const auto number = reinterpret_cast<uintptr_t>(handle);
   if (number <= 1) return DefaultMeant::of_device;
   return number == 2 || handle == backend::per_thread_default_stream() ? DefaultMeant::of_thread
                                                                        : DefaultMeant::none;
@@ -227,7 +227,7 @@ void drop_stream(SlotReference reference) noexcept {
   }
 }
 
-std::string describe(const StreamSlot* slot, std::uint64_t id) {
+std::string describe(const StreamSlot* slot, uint64_t id) {
   if (id == 0) return "Stream(moved from)";
   char text[96];
   const auto number = static_cast<unsigned long long>(id);

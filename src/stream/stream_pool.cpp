@@ -51,10 +51,10 @@ struct StreamPoolState {
   // Protects the following members. No stream begins or ends under it, since a hook may use the
   // pool, or wait for a thread that does.
   SpinLock lock;
-  std::size_t references = 1;  // one for the pool, and one for each lease
-  std::size_t size = 0;        // the streams, and those that are being made
-  Fifo<PooledStream> idle;     // in the order of their return
-  std::size_t growth = 0;
+  size_t references = 1;    // one for the pool, and one for each lease
+  size_t size = 0;          // the streams, and those that are being made
+  Fifo<PooledStream> idle;  // in the order of their return
+  size_t growth = 0;
 };
 
 namespace {
@@ -103,7 +103,7 @@ bool is_captured(StreamRef stream) noexcept {
   return capture_state(Access::slot(stream)->handle) == CaptureState::active;
 }
 bool is_in_own_capture(StreamRef stream) noexcept {
-  const std::uint64_t number = capture_number_of(Access::slot(stream)->handle);
+  const uint64_t number = capture_number_of(Access::slot(stream)->handle);
   return number != 0 && find_capture(number).thread == std::this_thread::get_id();
 }
 
@@ -112,7 +112,7 @@ bool is_in_own_capture(StreamRef stream) noexcept {
 template <class Predicate>
 [[nodiscard]] PooledStream* take_idle(StreamPoolState& pool, Predicate is_usable) noexcept {
   std::unique_lock lock{pool.lock};
-  for (std::size_t left = pool.idle.size(); left > 0; --left) {
+  for (size_t left = pool.idle.size(); left > 0; --left) {
     PooledStream* const oldest = pool.idle.pop();
     if (oldest == nullptr) return nullptr;
     ++pool.references;
@@ -183,7 +183,7 @@ StreamPool::StreamPool(Device device, StreamPoolOptions options) {
   if (options.size > options.max)
     throw_invalid_argument(operation, "the size is above the maximum");
   auto state = std::make_unique<StreamPoolState>(device, options);
-  for (std::size_t i = 0; i < options.size; ++i) state->idle.push(*make_stream(*state).release());
+  for (size_t i = 0; i < options.size; ++i) state->idle.push(*make_stream(*state).release());
   state_ = state.release();
 }
 
@@ -214,17 +214,17 @@ Device StreamPool::device() const {
   refuse_in_child("ask for a stream pool's device");
   return state().device;
 }
-std::size_t StreamPool::size() const {
+size_t StreamPool::size() const {
   refuse_in_child("ask for a stream pool's size");
   const std::lock_guard lock{state().lock};
   return state().size;
 }
-std::size_t StreamPool::leased() const {
+size_t StreamPool::leased() const {
   refuse_in_child("ask for a stream pool's leases");
   const std::lock_guard lock{state().lock};
   return state().size - state().idle.size();
 }
-std::size_t StreamPool::growth() const {
+size_t StreamPool::growth() const {
   refuse_in_child("ask for a stream pool's growth");
   const std::lock_guard lock{state().lock};
   return state().growth;

@@ -45,7 +45,7 @@ struct EventNode : Deferred {
   sync::Atomic<Slot*> recorded_on{nullptr};
 
   // For a mark of a stream (timeline/timeline.hpp).
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   Deferred* hook = nullptr;
 };
 

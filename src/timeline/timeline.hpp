@@ -63,8 +63,8 @@ class Timeline : NotCopied {
 
     /// Adds the mark that was recorded in this scope. `is_in_order`: the stream is surely the same
     /// as that of the earlier marks. Returns its number.
-    std::uint64_t mark(EventRef event, bool is_in_order) noexcept {
-      return of_.add(event.release(), nullptr, asked_, is_in_order, [](std::uint64_t) {}).number;
+    uint64_t mark(EventRef event, bool is_in_order) noexcept {
+      return of_.add(event.release(), nullptr, asked_, is_in_order, [](uint64_t) {}).number;
     }
     /// The same, and hangs the hook at it. Calls `at_number(number)` before the hook can become
     /// due. Returns whether the timeline has to be watched from now on.
@@ -89,17 +89,17 @@ class Timeline : NotCopied {
     }
     Timeline& of_;
     bool is_entered_ = false;
-    std::uint64_t asked_ = 0;
+    uint64_t asked_ = 0;
   };
 
   /// The number of the last mark.
-  std::uint64_t recorded() const noexcept { return recorded_.load(std::memory_order_acquire); }
+  uint64_t recorded() const noexcept { return recorded_.load(std::memory_order_acquire); }
   /// The last number, also if no mark has it yet.
-  std::uint64_t last() const noexcept {
+  uint64_t last() const noexcept {
     return std::max(asked_.load(std::memory_order_relaxed), recorded());
   }
   /// The number of the last mark at which a function hangs.
-  std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
+  uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   /// Whether a number was asked for that no mark has yet.
   bool is_asked() const noexcept {
     return asked_.load(std::memory_order_relaxed) > recorded_.load(std::memory_order_relaxed);
@@ -114,18 +114,18 @@ class Timeline : NotCopied {
 
   /// Asks for the number of the next mark. If another thread is recording a mark, the stream may
   /// receive that mark before the caller's work, so the caller gets a higher number.
-  std::uint64_t ask() noexcept {
+  uint64_t ask() noexcept {
     const std::lock_guard lock{lock_};
     const bool is_recording = is_recording_.load(std::memory_order_acquire);
-    const std::uint64_t next = std::max(recorded() + 1, asked_.load(std::memory_order_relaxed));
-    const std::uint64_t number = is_recording ? next + 1 : next;
+    const uint64_t next = std::max(recorded() + 1, asked_.load(std::memory_order_relaxed));
+    const uint64_t number = is_recording ? next + 1 : next;
     raise(asked_, number);
     return number;
   }
   /// Takes a number without an event, above all that were asked for. Its completion is unknown.
   /// Requires: no thread records a mark in order, which would come before the askers' work and get
   /// a higher number.
-  std::uint64_t skip() noexcept {
+  uint64_t skip() noexcept {
     const std::lock_guard lock{lock_};
     return gap_ = take_number(recorded() + 1);
   }
@@ -136,15 +136,15 @@ class Timeline : NotCopied {
   }
   /// Begins a wait for the devices. Returns the last number of what the wait includes. What was
   /// asked for stays so: the stream may pass it first.
-  [[nodiscard]] std::uint64_t begin_wait() noexcept {
+  [[nodiscard]] uint64_t begin_wait() noexcept {
     const std::lock_guard lock{lock_};
     ++waits_;
-    const std::uint64_t number = last();
+    const uint64_t number = last();
     if (is_asked()) raise(asked_, number + 1);  // Later work gets a later number.
     return number;
   }
   /// Ends it. `result`: complete or lost, or unknown if there was no wait.
-  void end_wait(std::uint64_t number, Progress result) noexcept {
+  void end_wait(uint64_t number, Progress result) noexcept {
     const std::lock_guard lock{lock_};
     --waits_;
     // A mark that is being recorded may come before the askers' work, and gets the next number.
@@ -156,13 +156,13 @@ class Timeline : NotCopied {
     if (result == Progress::lost && number > lost_) lost_ = number;
   }
 
-  bool has_passed(std::uint64_t number) const noexcept {
+  bool has_passed(uint64_t number) const noexcept {
     if (completed_.load(std::memory_order_acquire) < number) return false;
     sync::happens_after(this);
     return true;
   }
   /// The progress of the work before the number, as far as advance() has found.
-  [[nodiscard]] Progress progress(std::uint64_t number) noexcept {
+  [[nodiscard]] Progress progress(uint64_t number) noexcept {
     if (has_passed(number)) return Progress::complete;
     const std::lock_guard lock{lock_};
     if (has_passed(number)) return Progress::complete;
@@ -172,7 +172,7 @@ class Timeline : NotCopied {
     return number > lost_ ? Progress::unknown : Progress::lost;
   }
   /// The oldest pending event behind the work before the number; empty if there is none.
-  [[nodiscard]] EventRef event_at(std::uint64_t number) noexcept {
+  [[nodiscard]] EventRef event_at(uint64_t number) noexcept {
     const std::lock_guard lock{lock_};
     for (EventNode* each = first_; each != nullptr; each = next_of(*each))
       if (each->number >= number) return EventRef::another_to(*each);
@@ -180,7 +180,7 @@ class Timeline : NotCopied {
   }
   /// Lets the timeline be watched until the number is complete or has failed. Returns whether it
   /// was not watched.
-  [[nodiscard]] bool watch_to(std::uint64_t number) noexcept {
+  [[nodiscard]] bool watch_to(uint64_t number) noexcept {
     const std::lock_guard lock{lock_};
     if (number > watched_to_) watched_to_ = number;
     return !std::exchange(is_watched_, true);
@@ -239,17 +239,17 @@ class Timeline : NotCopied {
     return static_cast<EventNode*>(node.next);
   }
   struct Added {
-    std::uint64_t number;
+    uint64_t number;
     bool is_new_watch;
   };
   template <class F>
-  Added add(EventNode* node, Deferred* hook, std::uint64_t asked, bool is_in_order,
+  Added add(EventNode* node, Deferred* hook, uint64_t asked, bool is_in_order,
             F at_number) noexcept {
     node->next = nullptr;
     node->hook = hook;
     if (hook == nullptr) count_up(counters.pooled_events);
     const std::lock_guard lock{lock_};
-    const std::uint64_t number = std::max(recorded() + 1, asked);
+    const uint64_t number = std::max(recorded() + 1, asked);
     node->number = number;
     at_number(number);
     recorded_.store(number, std::memory_order_release);
@@ -265,14 +265,14 @@ class Timeline : NotCopied {
     return {number, !std::exchange(is_watched_, true)};
   }
   ///@{ Requires: the lock is held.
-  static void raise(sync::Atomic<std::uint64_t>& number, std::uint64_t to) noexcept {
+  static void raise(sync::Atomic<uint64_t>& number, uint64_t to) noexcept {
     if (number.load(std::memory_order_relaxed) < to) number.store(to, std::memory_order_release);
   }
-  std::uint64_t take_number(std::uint64_t at_least) noexcept {
+  uint64_t take_number(uint64_t at_least) noexcept {
     raise(recorded_, std::max(at_least, asked_.load(std::memory_order_relaxed)));
     return recorded();
   }
-  void raise_completed(std::uint64_t number) noexcept {
+  void raise_completed(uint64_t number) noexcept {
     sync::happens_before(this);
     raise(completed_, number);
   }
@@ -286,12 +286,12 @@ class Timeline : NotCopied {
   template <class Query>
   [[nodiscard]] static EventNode* last_complete(const Pending& pending, Query query,
                                                 bool& is_next_pending) noexcept {
-    constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max();
+    constexpr size_t unknown = std::numeric_limits<size_t>::max();
     EventNode* complete = pending.first;
-    std::size_t to_incomplete = unknown;  // so many steps from `complete` one is not complete
-    for (std::size_t step = 1; pending.is_in_order && step > 0 && complete != pending.last;) {
+    size_t to_incomplete = unknown;  // so many steps from `complete` one is not complete
+    for (size_t step = 1; pending.is_in_order && step > 0 && complete != pending.last;) {
       EventNode* asked = complete;
-      std::size_t at = 0;
+      size_t at = 0;
       for (; at < step && asked != pending.last; ++at) asked = next_of(*asked);
       if (const backend::status s = query(asked->handle); s == backend::ok) {
         complete = asked;
@@ -336,14 +336,14 @@ class Timeline : NotCopied {
   EventNode* last_ = nullptr;   // the newest, if there is one
   bool is_in_order_ = true;     // The pending ones complete in order.
   bool is_watched_ = false;
-  std::uint64_t watched_to_ = 0;
-  std::uint64_t gap_ = 0;   // The last number that has failed, or has no event.
-  std::uint64_t lost_ = 0;  // What was not complete up to this one never will be.
-  int waits_ = 0;           // for the devices, under way
-  sync::Atomic<std::uint64_t> recorded_{0};
-  sync::Atomic<std::uint64_t> epoch_{0};
-  sync::Atomic<std::uint64_t> completed_{0};
-  sync::Atomic<std::uint64_t> asked_{0};
+  uint64_t watched_to_ = 0;
+  uint64_t gap_ = 0;   // The last number that has failed, or has no event.
+  uint64_t lost_ = 0;  // What was not complete up to this one never will be.
+  int waits_ = 0;      // for the devices, under way
+  sync::Atomic<uint64_t> recorded_{0};
+  sync::Atomic<uint64_t> epoch_{0};
+  sync::Atomic<uint64_t> completed_{0};
+  sync::Atomic<uint64_t> asked_{0};
   sync::Atomic<bool> is_recording_{false};
   sync::Atomic<bool> is_advancing_{false};
 };

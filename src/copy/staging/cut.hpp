@@ -12,20 +12,19 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A ring has room for this many pieces of the usual size.
-inline constexpr std::size_t pieces_per_ring = 8;
+inline constexpr size_t pieces_per_ring = 8;
 /// The largest piece. `row`: the bytes of the copies in a row. Larger pieces make a long one
 /// faster.
-inline std::size_t largest_piece(std::size_t ring_bytes, std::size_t row) noexcept {
+inline size_t largest_piece(size_t ring_bytes, size_t row) noexcept {
   return ring_bytes / pieces_per_ring * (row / 4 >= ring_bytes ? 2 : 1);
 }
 /// Each piece costs the stream about 6 us in addition to its copy (a wait, a write, and the gaps
 /// around them), so smaller pieces are slow.
-inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
+inline constexpr size_t smallest_piece = size_t{512} << 10;
 
 /// The number of pieces of that size.
-inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes,
-                                std::size_t piece) noexcept {
-  const auto divided = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
+inline size_t count_pieces(const Transfer& rows, size_t bytes, size_t piece) noexcept {
+  const auto divided = [](size_t a, size_t b) { return (a + b - 1) / b; };
   if (rows.height <= 1) return divided(bytes, piece);
   return rows.width > piece ? rows.height * divided(rows.width, piece)
                             : divided(rows.height, piece / rows.width);
@@ -33,8 +32,8 @@ inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes,
 
 /// The size of the next piece of rows, from byte `begin` on: whole rows, or a part of one row, so
 /// that one runtime copy moves it.
-inline std::size_t fit_rows(const Transfer& rows, std::size_t begin, std::size_t wanted) noexcept {
-  const std::size_t in_row = begin % rows.width;
+inline size_t fit_rows(const Transfer& rows, size_t begin, size_t wanted) noexcept {
+  const size_t in_row = begin % rows.width;
   if (in_row != 0 || wanted < rows.width) return std::min(wanted, rows.width - in_row);
   return wanted / rows.width * rows.width;
 }

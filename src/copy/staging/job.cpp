@@ -17,17 +17,17 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t parts_per_piece = 16;
-constexpr std::size_t smallest_part = std::size_t{32} << 10;
+constexpr size_t parts_per_piece = 16;
+constexpr size_t smallest_part = size_t{32} << 10;
 // To the host: no cache would hold this much until it is read.
-constexpr std::size_t streaming_from = std::size_t{8} << 20;
+constexpr size_t streaming_from = size_t{8} << 20;
 // To the device: a cache may still hold this much of the source.
-constexpr std::size_t streaming_up_to = std::size_t{32} << 20;
+constexpr size_t streaming_up_to = size_t{32} << 20;
 // For fewer bytes the fence at the end costs more than it saves.
-constexpr std::size_t streaming_run = std::size_t{4} << 10;
+constexpr size_t streaming_run = size_t{4} << 10;
 
-std::size_t part_bytes(const Piece& piece) noexcept {
-  const std::size_t page = page_bytes();
+size_t part_bytes(const Piece& piece) noexcept {
+  const size_t page = page_bytes();
   return std::max(smallest_part, (piece.bytes / parts_per_piece + page - 1) / page * page);
 }
 
@@ -35,13 +35,13 @@ std::size_t part_bytes(const Piece& piece) noexcept {
 /// host and on the device, and calls `f(host, device, offset, bytes)` for each. `offset` counts
 /// from `begin`.
 template <class F>
-void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
+void for_each_run(const Work& work, size_t begin, size_t bytes, F f) {
   const bool to_device = work.direction == Direction::to_device;
   if (work.segments.empty()) {
     const Transfer& t = work.rows;
-    std::size_t row = begin / t.width, column = begin % t.width;
-    for (std::size_t done = 0; done < bytes; ++row, column = 0) {
-      const std::size_t run = std::min(t.width - column, bytes - done);
+    size_t row = begin / t.width, column = begin % t.width;
+    for (size_t done = 0; done < bytes; ++row, column = 0) {
+      const size_t run = std::min(t.width - column, bytes - done);
       unsigned char* const to = t.to + row * t.to_pitch + column;
       // The source is only read.
       auto* const from = const_cast<unsigned char*>(t.from + row * t.from_pitch + column);
@@ -52,8 +52,8 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   }
   // The one that contains the first byte.
   auto segment = std::ranges::upper_bound(work.segments, begin, {}, &Segment::begin) - 1;
-  for (std::size_t done = 0, skip = begin - segment->begin; done < bytes; ++segment, skip = 0) {
-    const std::size_t run = std::min(segment->bytes - skip, bytes - done);
+  for (size_t done = 0, skip = begin - segment->begin; done < bytes; ++segment, skip = 0) {
+    const size_t run = std::min(segment->bytes - skip, bytes - done);
     f(segment->host + skip, segment->device + skip, done, run);
     done += run;
   }
@@ -89,8 +89,7 @@ void keep_untouchable(const Job& job) noexcept {
   }
 }
 
-void copy_run(const Job& job, unsigned char* to, const unsigned char* from,
-              std::size_t bytes) noexcept {
+void copy_run(const Job& job, unsigned char* to, const unsigned char* from, size_t bytes) noexcept {
   if (job.bypasses_caches && bytes >= streaming_run)
     copy_streaming(to, from, bytes);
   else
@@ -99,16 +98,16 @@ void copy_run(const Job& job, unsigned char* to, const unsigned char* from,
 
 void move(Job& job, Part part) noexcept {
   const Piece& piece = job.pieces[part.piece];
-  const std::size_t start = part_bytes(piece) * part.number;
+  const size_t start = part_bytes(piece) * part.number;
   unsigned char* const buffer = job.buffer(part.piece) + start;
   Range plain{};
-  for_each_run(
-      job.work, piece.begin + start, std::min(part_bytes(piece), piece.bytes - start),
-      [&](unsigned char* host, const unsigned char*, std::size_t offset, std::size_t bytes) {
-        if (!can_touch(job, {host, bytes}, plain)) return keep_untouchable(job);
-        job.direction() == Direction::to_device ? copy_run(job, buffer + offset, host, bytes)
-                                                : copy_run(job, host, buffer + offset, bytes);
-      });
+  for_each_run(job.work, piece.begin + start, std::min(part_bytes(piece), piece.bytes - start),
+               [&](unsigned char* host, const unsigned char*, size_t offset, size_t bytes) {
+                 if (!can_touch(job, {host, bytes}, plain)) return keep_untouchable(job);
+                 job.direction() == Direction::to_device
+                     ? copy_run(job, buffer + offset, host, bytes)
+                     : copy_run(job, host, buffer + offset, bytes);
+               });
 }
 
 /// The stream idles while workers move a large piece, unless another piece is ready. So the first
@@ -116,16 +115,16 @@ void move(Job& job, Part part) noexcept {
 /// the ring still contains pieces of the stream's earlier copies. The last pieces of a copy to the
 /// host shrink in the same way, since the stream waits until the last one is in user memory.
 [[nodiscard]] std::vector<Piece> cut(const Work& work, const Ring& through, bool may_read_now) {
-  const std::size_t row = through.row.load(std::memory_order_relaxed), bytes = work.bytes();
-  const std::size_t largest = largest_piece(through.bytes, row);
+  const size_t row = through.row.load(std::memory_order_relaxed), bytes = work.bytes();
+  const size_t largest = largest_piece(through.bytes, row);
   std::vector<Piece> pieces;
-  std::size_t growing = may_read_now && row > bytes ? largest : smallest_piece;
-  for (std::size_t begin = 0; begin < bytes; begin += pieces.back().bytes) {
-    const std::size_t left = bytes - begin;
-    const std::size_t shrinking = std::max(std::bit_floor(left / 2 + 1), smallest_piece);
-    const std::size_t wanted =
+  size_t growing = may_read_now && row > bytes ? largest : smallest_piece;
+  for (size_t begin = 0; begin < bytes; begin += pieces.back().bytes) {
+    const size_t left = bytes - begin;
+    const size_t shrinking = std::max(std::bit_floor(left / 2 + 1), smallest_piece);
+    const size_t wanted =
         std::min({left, largest, work.direction == Direction::to_host ? shrinking : growing});
-    const std::size_t size = work.segments.empty() ? fit_rows(work.rows, begin, wanted) : wanted;
+    const size_t size = work.segments.empty() ? fit_rows(work.rows, begin, wanted) : wanted;
     pieces.push_back({begin, size, {}});
     growing = std::min(2 * growing, largest);
   }
@@ -145,14 +144,14 @@ void move(Job& job, Part part) noexcept {
     begin = std::min<const unsigned char*>(begin, each.host);
     end = std::max<const unsigned char*>(end, each.host + each.bytes);
   }
-  return {begin, static_cast<std::size_t>(end - begin)};
+  return {begin, static_cast<size_t>(end - begin)};
 }
 
 /// Whether to write with stores that bypass the caches. Measured with 8 workers on 16 cores beside
 /// an H200. To the host: 89 GB/s instead of 48. To the device: a tenth to a third faster if a cache
 /// holds the source, since the device then reads the buffer faster; otherwise 38 GB/s instead of
 /// 61.
-[[nodiscard]] bool bypasses_caches_for(Direction direction, std::size_t bytes) noexcept {
+[[nodiscard]] bool bypasses_caches_for(Direction direction, size_t bytes) noexcept {
   return direction == Direction::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
 }
 
@@ -163,23 +162,22 @@ void move(Job& job, Part part) noexcept {
                                             native::stream stream) noexcept {
   CopyCalls calls{stream};
   unsigned char* device = nullptr;
-  std::size_t from = 0, to = 0;  // of the contiguous bytes so far
+  size_t from = 0, to = 0;  // of the contiguous bytes so far
   const auto enqueue = [&] {
     if (to == from) return;
     const bool to_device = job.direction() == Direction::to_device;
     static_cast<void>(to_device ? calls.add(device, buffer + from, to - from)
                                 : calls.add(buffer + from, device, to - from));
   };
-  for_each_run(
-      job.work, piece.begin, piece.bytes,
-      [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
-        if (!joined || device + (to - from) != on_device) {
-          enqueue();
-          device = on_device;
-          from = offset;
-        }
-        to = offset + bytes;
-      });
+  for_each_run(job.work, piece.begin, piece.bytes,
+               [&](const unsigned char*, unsigned char* on_device, size_t offset, size_t bytes) {
+                 if (!joined || device + (to - from) != on_device) {
+                   enqueue();
+                   device = on_device;
+                   from = offset;
+                 }
+                 to = offset + bytes;
+               });
   enqueue();
   return calls.finish();
 }
@@ -187,7 +185,7 @@ void move(Job& job, Part part) noexcept {
 
 void sort_segments(Segments& segments) noexcept {
   std::ranges::sort(segments, {}, &Segment::device);
-  std::size_t begin = 0;
+  size_t begin = 0;
   for (Segment& segment : segments) {
     segment.begin = begin;
     begin += segment.bytes;
@@ -228,9 +226,9 @@ bool Job::is_claimable() const noexcept {
   return is_started && ring.emptied().has_reached(pieces[next_piece].allocation.emptied);
 }
 
-std::uint32_t part_count(const Piece& piece) noexcept {
-  const std::size_t size = part_bytes(piece);
-  return static_cast<std::uint32_t>((piece.bytes + size - 1) / size);
+uint32_t part_count(const Piece& piece) noexcept {
+  const size_t size = part_bytes(piece);
+  return static_cast<uint32_t>((piece.bytes + size - 1) / size);
 }
 
 void move_unless_cancelled(Job& job, Part part) noexcept {
@@ -249,7 +247,7 @@ void cancel(Job& job) noexcept {
   while (job.moving.load(std::memory_order_seq_cst) > 0) sync::yield();
 }
 
-backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {
+backend::status copy_piece(const Job& job, uint32_t index, native::stream stream) noexcept {
   const Piece& piece = job.pieces[index];
   unsigned char* const buffer = job.buffer(index);
   if (!job.work.segments.empty()) {
@@ -260,8 +258,8 @@ backend::status copy_piece(const Job& job, std::uint32_t index, native::stream s
                                                   : s;
   }
   const Transfer& t = job.work.rows;
-  const std::size_t row = piece.begin / t.width, column = piece.begin % t.width;
-  const std::size_t width = std::min(piece.bytes, t.width), height = piece.bytes / width;
+  const size_t row = piece.begin / t.width, column = piece.begin % t.width;
+  const size_t width = std::min(piece.bytes, t.width), height = piece.bytes / width;
   if (job.direction() == Direction::to_device)
     return enqueue_transfer(
         {t.to + row * t.to_pitch + column, t.to_pitch, buffer, width, width, height}, stream);

@@ -22,8 +22,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct Segment {
   unsigned char* device;
   unsigned char* host;
-  std::size_t bytes;
-  std::size_t begin = 0;
+  size_t bytes;
+  size_t begin = 0;
 };
 /// Copies whose order does not matter, sorted by their device addresses: neighbours become one copy
 /// of the device.
@@ -35,7 +35,7 @@ struct Work {
   Direction direction;
   Transfer rows{};      // if there is no list
   Segments segments{};  // the list, sorted by sort_segments()
-  std::size_t bytes() const noexcept {
+  size_t bytes() const noexcept {
     return segments.empty() ? rows.bytes() : segments.back().begin + segments.back().bytes;
   }
 };
@@ -44,15 +44,15 @@ void sort_segments(Segments& segments) noexcept;
 
 /// The unit that goes through the ring: bytes of the work, and their range in the ring.
 struct Piece {
-  std::size_t begin;
-  std::size_t bytes;
+  size_t begin;
+  size_t bytes;
   Ring::Allocation allocation;
 };
 
 /// The unit that a worker moves: part `number` of a piece.
 struct Part {
-  std::uint32_t piece;
-  std::uint32_t number;
+  uint32_t piece;
+  uint32_t number;
 };
 
 struct Job {
@@ -62,10 +62,10 @@ struct Job {
   void take_numbers() noexcept;
 
   Slot& stream;
-  const std::uint64_t stream_id;
+  const uint64_t stream_id;
   const int device;
-  const std::uint64_t label = host_function_label;  // for an exception of the copy, see Failure
-  const std::uint64_t epoch;                        // likewise
+  const uint64_t label = host_function_label;  // for an exception of the copy, see Failure
+  const uint64_t epoch;                        // likewise
   const Work work;
   Ring& ring;
   RangeWriter writer;          // of the user's memory; to the host only
@@ -73,17 +73,17 @@ struct Job {
   const bool bypasses_caches;  // the workers write with stores that bypass the caches
   std::vector<Piece> pieces;
   // Among the jobs of its ring and direction; 0 if it may start at once.
-  std::uint32_t number = 0;
-  std::uint64_t first_piece = 0;  // its number within the ring
+  uint32_t number = 0;
+  uint64_t first_piece = 0;  // its number within the ring
 
   // Guarded by StagingWorkers::lock_.
-  std::uint64_t turn = 0;        // its number in the order of submission
-  std::uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
-  std::uint32_t next_part = 0;   // the first of those parts
+  uint64_t turn = 0;        // its number in the order of submission
+  uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
+  uint32_t next_part = 0;   // the first of those parts
 
-  sync::Atomic<std::uint32_t> announced{0};  // pieces that workers may claim
+  sync::Atomic<uint32_t> announced{0};  // pieces that workers may claim
   // Pieces that are not moved yet, plus 1 for the thread that enqueues. At 0 the job is closed.
-  sync::Atomic<std::uint32_t> unfinished{1};
+  sync::Atomic<uint32_t> unfinished{1};
   // After a failure: no thread may access user memory any more.
   sync::Atomic<bool> cancelled{false};
   sync::Atomic<int> moving{0};       // parts that threads are moving now
@@ -93,8 +93,8 @@ struct Job {
   sync::Atomic<Memory> memory{Memory::unseen};
 
   Direction direction() const noexcept { return work.direction; }
-  std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(pieces.size()); }
-  [[nodiscard]] unsigned char* buffer(std::uint32_t index) const noexcept {
+  uint32_t count() const noexcept { return static_cast<uint32_t>(pieces.size()); }
+  [[nodiscard]] unsigned char* buffer(uint32_t index) const noexcept {
     return ring.data + pieces[index].allocation.offset;
   }
   /// Whether a worker can move a part of the next piece now. Requires: the caller has locked
@@ -104,7 +104,7 @@ struct Job {
 using JobPtr = std::shared_ptr<Job>;
 
 /// The number of parts of a piece.
-std::uint32_t part_count(const Piece& piece) noexcept;
+uint32_t part_count(const Piece& piece) noexcept;
 /// Moves one part between user memory and the ring. If the memory cannot be accessed, the stream's
 /// next synchronize() throws.
 void move_unless_cancelled(Job& job, Part part) noexcept;
@@ -112,7 +112,7 @@ void move_unless_cancelled(Job& job, Part part) noexcept;
 /// handles the exception.
 void cancel(Job& job) noexcept;
 /// Enqueues the copy of a piece between the ring and the device.
-[[nodiscard]] backend::status copy_piece(const Job& job, std::uint32_t index,
+[[nodiscard]] backend::status copy_piece(const Job& job, uint32_t index,
                                          native::stream stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

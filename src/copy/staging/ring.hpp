@@ -23,52 +23,51 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// Comparisons are cyclic, like those of the devices.
 class Value {
  public:
-  explicit Value(std::uint32_t* address) noexcept : address_{address} {}
-  bool has_reached(std::uint64_t number) const noexcept {
-    const std::uint32_t now =
-        sync::AtomicRef<std::uint32_t>{*address_}.load(std::memory_order_acquire);
-    return static_cast<std::int32_t>(now - static_cast<std::uint32_t>(number)) >= 0;
+  explicit Value(uint32_t* address) noexcept : address_{address} {}
+  bool has_reached(uint64_t number) const noexcept {
+    const uint32_t now = sync::AtomicRef<uint32_t>{*address_}.load(std::memory_order_acquire);
+    return static_cast<std::int32_t>(now - static_cast<uint32_t>(number)) >= 0;
   }
-  void set(std::uint64_t number) const noexcept {
-    sync::AtomicRef<std::uint32_t>{*address_}.store(static_cast<std::uint32_t>(number),
-                                                    std::memory_order_release);
+  void set(uint64_t number) const noexcept {
+    sync::AtomicRef<uint32_t>{*address_}.store(static_cast<uint32_t>(number),
+                                               std::memory_order_release);
   }
-  [[nodiscard]] std::uint32_t* address() const noexcept { return address_; }
+  [[nodiscard]] uint32_t* address() const noexcept { return address_; }
 
  private:
-  std::uint32_t* address_;
+  uint32_t* address_;
 };
 
 struct Job;
 // A cache line each, because workers and devices write them concurrently.
-inline constexpr std::size_t value_distance = 64 / sizeof(std::uint32_t);
+inline constexpr size_t value_distance = 64 / sizeof(uint32_t);
 
 /// A ring buffer that one stream uses at a time. Each piece of a copy takes the next bytes of it.
 /// Pieces are numbered, and each value counts pieces or jobs. The values are never freed, because a
 /// stream may still wait for a value after the host has seen that the value is reached.
 struct Ring {
-  explicit Ring(std::uint32_t* first_value = nullptr) : values{first_value} {}
+  explicit Ring(uint32_t* first_value = nullptr) : values{first_value} {}
 
-  std::uint32_t* values;
+  uint32_t* values;
 
   // Guarded by StagingRings::mutex_.
-  std::uint64_t owner = 0;  // the id of the stream that uses the ring
+  uint64_t owner = 0;  // the id of the stream that uses the ring
   // Null if trimmed. Changes only while the ring is unused, like `bytes`.
   unsigned char* data = nullptr;
-  std::size_t bytes = 0;
+  size_t bytes = 0;
 
   // Locked while a copy is enqueued, so that its pieces follow each other in the stream.
   sync::Mutex mutex;
   // Numbered so far, to the device and to the host. Guarded by mutex.
-  std::array<std::uint32_t, 2> jobs{};
+  std::array<uint32_t, 2> jobs{};
   // Numbered so far. Guarded by mutex, but is_unused() may read it once no job is active.
-  std::uint64_t pieces = 0;
+  uint64_t pieces = 0;
 
   // The jobs with pieces that no worker has claimed, in order. Guarded by StagingWorkers::lock_.
   std::deque<std::shared_ptr<Job>> unclaimed;
 
   // Bytes of the copies in a row: those enqueued since the ring was last unused.
-  sync::Atomic<std::size_t> row{0};
+  sync::Atomic<size_t> row{0};
   // Jobs whose memory, buffers or values a worker or the stream may still access.
   sync::Atomic<int> active{0};
   // A runtime call has failed half way, so that it is unknown what the stream waits for.
@@ -77,15 +76,15 @@ struct Ring {
   /// The bytes of a piece: their offset in the ring, and the number of pieces that must have left
   /// the ring before these bytes may be overwritten.
   struct Allocation {
-    std::size_t offset;
-    std::uint64_t emptied;
+    size_t offset;
+    uint64_t emptied;
   };
   /// Takes the next `size` bytes for the next piece, whose number is `pieces`. Requires: the caller
   /// has locked mutex, `size` <= bytes.
-  [[nodiscard]] Allocation allocate(std::size_t size) noexcept;
+  [[nodiscard]] Allocation allocate(size_t size) noexcept;
 
   /// Sets the memory of the ring, or null. Requires: the ring is unused.
-  void set_memory(unsigned char* memory, std::size_t size) noexcept {
+  void set_memory(unsigned char* memory, size_t size) noexcept {
     data = memory;
     bytes = size;
     position_ = 0;
@@ -93,14 +92,14 @@ struct Ring {
   }
   /// The number of parts of a piece that are not moved yet. Requires: fewer than `window` pieces
   /// are being moved, which the number of workers guarantees.
-  [[nodiscard]] sync::Atomic<std::uint32_t>& parts_left(std::uint64_t piece) noexcept {
+  [[nodiscard]] sync::Atomic<uint32_t>& parts_left(uint64_t piece) noexcept {
     return parts_left_[piece % window];
   }
   /// Call it when all parts of a piece have been moved. Raises `filled` (to the device) or
   /// `emptied` (to the host) up to the first piece that is not moved yet.
-  void note_moved(std::uint64_t piece, Direction direction) noexcept;
+  void note_moved(uint64_t piece, Direction direction) noexcept;
   /// Call it when the stream itself has completed all pieces before `end`, without workers.
-  void note_completed(std::uint64_t end) noexcept;
+  void note_completed(uint64_t end) noexcept;
 
   /// Ends a job that counted as active.
   void release() noexcept { active.fetch_sub(1, std::memory_order_acq_rel); }
@@ -114,7 +113,7 @@ struct Ring {
   /// The number of pieces that have left the ring. The stream writes it for copies to the device,
   /// workers for copies to the host.
   Value emptied() const noexcept { return Value{values + value_distance * 3}; }
-  static constexpr std::size_t values_bytes = sizeof(std::uint32_t) * value_distance * 4;
+  static constexpr size_t values_bytes = sizeof(uint32_t) * value_distance * 4;
 
   /// Whether all bytes have left the ring, and no job will add more.
   bool is_unused() const noexcept {
@@ -122,39 +121,38 @@ struct Ring {
   }
 
  private:
-  static constexpr std::size_t window = 256;
-  static constexpr std::size_t alignment = 256;
+  static constexpr size_t window = 256;
+  static constexpr size_t alignment = 256;
 
   // Positions count all bytes that were ever allocated. The byte at position p has the offset p
   // modulo `bytes`. Guarded by mutex.
-  std::uint64_t position_ = 0;
+  uint64_t position_ = 0;
   // The positions of the pieces whose bytes may still be in the ring.
-  std::array<std::uint64_t, window> begins_{};
-  std::uint64_t oldest_ = 0;  // the number of the first of these pieces
+  std::array<uint64_t, window> begins_{};
+  uint64_t oldest_ = 0;  // the number of the first of these pieces
 
   enum class Moved : unsigned char { no, to_device, to_host };
   SpinLock moved_lock_;  // guards the next two
   std::array<Moved, window> moved_{};
-  std::uint64_t first_unmoved_ = 0;
-  std::array<sync::Atomic<std::uint32_t>, window> parts_left_{};
+  uint64_t first_unmoved_ = 0;
+  std::array<sync::Atomic<uint32_t>, window> parts_left_{};
 };
 
-inline Ring::Allocation Ring::allocate(std::size_t size) noexcept {
+inline Ring::Allocation Ring::allocate(size_t size) noexcept {
   position_ = (position_ + alignment - 1) / alignment * alignment;
   // A piece is contiguous.
-  if (const std::size_t offset = position_ % bytes; offset + size > bytes)
-    position_ += bytes - offset;
-  const std::uint64_t end = position_ + size;
+  if (const size_t offset = position_ % bytes; offset + size > bytes) position_ += bytes - offset;
+  const uint64_t end = position_ + size;
   while (oldest_ < pieces &&
          (begins_[oldest_ % window] + bytes < end || pieces - oldest_ == window))
     ++oldest_;
   begins_[pieces++ % window] = position_;
-  const std::size_t offset = position_ % bytes;
+  const size_t offset = position_ % bytes;
   position_ = end;
   return {offset, oldest_};
 }
 
-inline void Ring::note_moved(std::uint64_t piece, Direction direction) noexcept {
+inline void Ring::note_moved(uint64_t piece, Direction direction) noexcept {
   const std::lock_guard lock{moved_lock_};
   moved_[piece % window] = direction == Direction::to_device ? Moved::to_device : Moved::to_host;
   for (Moved* next = nullptr; *(next = &moved_[first_unmoved_ % window]) != Moved::no;
@@ -164,7 +162,7 @@ inline void Ring::note_moved(std::uint64_t piece, Direction direction) noexcept 
   }
 }
 
-inline void Ring::note_completed(std::uint64_t end) noexcept {
+inline void Ring::note_completed(uint64_t end) noexcept {
   const std::lock_guard lock{moved_lock_};
   first_unmoved_ = end;
   emptied().set(end);

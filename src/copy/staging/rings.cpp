@@ -41,8 +41,8 @@ namespace {
 }
 
 // A piece takes three runtime calls, and a channel of CUDA has room for 1,020.
-constexpr std::size_t max_pieces = 256;
-constexpr std::size_t smallest_ring = smallest_piece * pieces_per_ring;
+constexpr size_t max_pieces = 256;
+constexpr size_t smallest_ring = smallest_piece * pieces_per_ring;
 /// How long a copy that gets no memory for a ring waits for the ring of another stream.
 constexpr std::chrono::seconds ring_patience{1};
 
@@ -58,7 +58,7 @@ void cancel_jobs_of_lost_devices() noexcept {
 
 /// The options with the environment's values, or the defaults, for what they leave open.
 StagingOptions completed(StagingOptions o) noexcept {
-  constexpr std::size_t mib = std::size_t{1} << 20;
+  constexpr size_t mib = size_t{1} << 20;
   const int processors = static_cast<int>(std::thread::hardware_concurrency());
   if (o.workers == 0)
     o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, max_workers)
@@ -92,8 +92,8 @@ StagingOptions StagingRings::options() {
 }
 
 /// The bytes of the stream's earlier copies in a row (Ring::row).
-std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
-  std::size_t row = 0;
+size_t StagingRings::row_of(uint64_t owner) const noexcept {
+  size_t row = 0;
   for (const auto& ring : rings_) {
     const bool is_over = ring->data == nullptr || ring->is_unused() || ring->given_up;
     if (ring->owner == owner && !is_over) row = std::max(row, ring->row.load());
@@ -104,7 +104,7 @@ std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
 /// Returns the stream's own ring, else the smallest unused one that is large enough, else null. The
 /// last stream of an unused ring must also have read all its bytes. Otherwise the next stream would
 /// wait for that stream, perhaps forever if both share a hardware channel.
-Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
+Ring* StagingRings::find_ring(uint64_t owner, size_t bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
     if (ring->data == nullptr || ring->bytes < bytes || ring->given_up) continue;
@@ -114,7 +114,7 @@ Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
   return best;
 }
 
-backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
+backend::status StagingRings::make_ring(size_t bytes, Ring*& made) {
   const auto trimmed =
       std::ranges::find_if(rings_, [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
@@ -127,7 +127,7 @@ backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
         internal_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
     if (s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
-    fresh->values = static_cast<std::uint32_t*>(values);
+    fresh->values = static_cast<uint32_t*>(values);
     ring = rings_.emplace_back(std::move(fresh)).get();
   }
   void* data = nullptr;
@@ -142,9 +142,9 @@ backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
 
 /// `row`: the bytes of the copies in a row, including this work. There are few sizes, so that a
 /// ring can serve many copies.
-std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) const {
-  constexpr std::size_t mib = std::size_t{1} << 20;
-  std::size_t piece = smallest_piece;
+size_t StagingRings::ring_bytes_for(const Work& work, size_t row) const {
+  constexpr size_t mib = size_t{1} << 20;
+  size_t piece = smallest_piece;
   if (row > 2 * mib) piece = 2 * mib;
   if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
   piece = std::min(piece, options_.chunk);
@@ -169,7 +169,7 @@ void StagingRings::start_workers(const char* operation) {
 /// Above the limit, or without memory, a stream gets a smaller ring, if necessary the smallest.
 /// This function does not trim cached pinned memory, which takes long. Returns null if there is no
 /// memory for the smallest ring; `refusal` is the runtime's status then.
-Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation,
+Ring* StagingRings::find_or_make_ring(uint64_t owner, size_t bytes, const char* operation,
                                       backend::status& refusal) {
   for (;; bytes /= 2) {
     Ring* ring = find_ring(owner, bytes);
@@ -186,10 +186,10 @@ Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, co
 }
 
 Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* operation) {
-  const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
+  const uint64_t id = slot.id.load(std::memory_order_relaxed);
   std::unique_lock lock{mutex_};
   start_workers(operation);
-  const std::size_t row = row_of(id) + work.bytes();
+  const size_t row = row_of(id) + work.bytes();
   backend::status refusal = backend::ok;
   Ring* ring = find_or_make_ring(id, ring_bytes_for(work, row), operation, refusal);
   if (ring == nullptr) {

@@ -29,18 +29,18 @@ class StagingRings {
 
  private:
   void start_workers(const char* operation);
-  std::size_t ring_bytes_for(const Work& work, std::size_t row) const;
-  std::size_t row_of(std::uint64_t owner) const noexcept;
-  Ring* find_ring(std::uint64_t owner, std::size_t bytes);
-  Ring* find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation,
+  size_t ring_bytes_for(const Work& work, size_t row) const;
+  size_t row_of(uint64_t owner) const noexcept;
+  Ring* find_ring(uint64_t owner, size_t bytes);
+  Ring* find_or_make_ring(uint64_t owner, size_t bytes, const char* operation,
                           backend::status& refusal);
-  [[nodiscard]] backend::status make_ring(std::size_t bytes, Ring*& made);
+  [[nodiscard]] backend::status make_ring(size_t bytes, Ring*& made);
 
   sync::Mutex mutex_;  // guards the rest
   StagingOptions options_;
   bool started_ = false;
   std::vector<std::unique_ptr<Ring>> rings_;
-  std::size_t pinned_ = 0;
+  size_t pinned_ = 0;
 };
 [[nodiscard]] StagingRings& staging_rings();
 /// Lets allocations of pinned memory that find no room take back that of the rings.

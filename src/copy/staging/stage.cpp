@@ -29,7 +29,7 @@ class ValueStaging {
     const bool to_device = job_->direction() == Direction::to_device;
     backend::status s =
         to_device && !job_->may_read_now ? write(ring_.started(), job_->number) : backend::ok;
-    for (std::uint32_t index = 0; s == backend::ok && index < job_->count(); ++index)
+    for (uint32_t index = 0; s == backend::ok && index < job_->count(); ++index)
       s = to_device ? send(index) : fetch(index);
     return s == backend::ok && !to_device ? wait_for(ring_.finished(), job_->number) : s;
   }
@@ -52,20 +52,18 @@ class ValueStaging {
     job_->announced.store(++announced_, std::memory_order_release);
     staging_workers().wake_one();
   }
-  [[nodiscard]] backend::status wait_for(Value value, std::uint64_t number) noexcept {
-    return value.has_reached(number)
-               ? backend::ok
-               : backend::stream_wait_value(stream_, value.address(),
-                                            static_cast<std::uint32_t>(number));
+  [[nodiscard]] backend::status wait_for(Value value, uint64_t number) noexcept {
+    return value.has_reached(number) ? backend::ok
+                                     : backend::stream_wait_value(stream_, value.address(),
+                                                                  static_cast<uint32_t>(number));
   }
-  [[nodiscard]] backend::status write(Value value, std::uint64_t number) noexcept {
-    return backend::stream_write_value(stream_, value.address(),
-                                       static_cast<std::uint32_t>(number));
+  [[nodiscard]] backend::status write(Value value, uint64_t number) noexcept {
+    return backend::stream_write_value(stream_, value.address(), static_cast<uint32_t>(number));
   }
   /// Enqueues a piece to the device. It announces the piece before the stream's wait: streams share
   /// hardware channels, and a full channel blocks the caller until that same wait is over.
-  [[nodiscard]] backend::status send(std::uint32_t index) {
-    const std::uint64_t end = job_->first_piece + index + 1;
+  [[nodiscard]] backend::status send(uint32_t index) {
+    const uint64_t end = job_->first_piece + index + 1;
     announce_piece();
     if (const backend::status s = wait_for(ring_.filled(), end); s != backend::ok) return s;
     if (const backend::status s = copy_piece(*job_, index, stream_); s != backend::ok) return s;
@@ -77,9 +75,9 @@ class ValueStaging {
   }
   /// Enqueues a piece to the host. It announces the piece last: before that a worker has nothing to
   /// do.
-  [[nodiscard]] backend::status fetch(std::uint32_t index) {
+  [[nodiscard]] backend::status fetch(uint32_t index) {
     // The stream completes earlier jobs only after all their pieces have left the ring.
-    const std::uint64_t emptied = job_->pieces[index].allocation.emptied;
+    const uint64_t emptied = job_->pieces[index].allocation.emptied;
     const bool is_empty = emptied <= job_->first_piece;
     if (const backend::status s = is_empty ? backend::ok : wait_for(ring_.emptied(), emptied);
         s != backend::ok)
@@ -93,20 +91,20 @@ class ValueStaging {
   const JobPtr& job_;
   Ring& ring_;
   const native::stream stream_;
-  std::uint32_t announced_ = 0;
-  std::size_t unwritten_ = 0;  // bytes of pieces that `emptied` does not count yet
+  uint32_t announced_ = 0;
+  size_t unwritten_ = 0;  // bytes of pieces that `emptied` does not count yet
 };
 
 /// The argument of a host function of stage_with_host_functions().
 struct HostStep {
   JobPtr job;
-  std::uint32_t index;
+  uint32_t index;
 };
 
 void move_piece(void* data) {
   const std::unique_ptr<HostStep> step{static_cast<HostStep*>(data)};
   Job& job = *step->job;
-  for (std::uint32_t part = 0; part < part_count(job.pieces[step->index]); ++part)
+  for (uint32_t part = 0; part < part_count(job.pieces[step->index]); ++part)
     move_unless_cancelled(job, {step->index, part});
 }
 
@@ -122,13 +120,13 @@ void release_ring(void* data) {
 /// For devices without stream values: a host function for each piece moves its bytes, in stream
 /// order.
 void stage_with_host_functions(const JobPtr& job, native::stream stream, const char* operation) {
-  const auto enqueue = [&](std::uint32_t index, void (*function)(void*)) {
+  const auto enqueue = [&](uint32_t index, void (*function)(void*)) {
     auto step = std::make_unique<HostStep>(HostStep{job, index});
     check(backend::launch_host_func(stream, function, step.get()), operation);
     static_cast<void>(step.release());
   };
   try {
-    for (std::uint32_t index = 0; index < job->count(); ++index) {
+    for (uint32_t index = 0; index < job->count(); ++index) {
       if (job->direction() == Direction::to_device) enqueue(index, move_piece);
       check(copy_piece(*job, index, stream), operation);
       if (job->direction() == Direction::to_host) enqueue(index, move_piece);
@@ -162,17 +160,17 @@ void note_sources(const Job& job) noexcept {
   StagedSources* const noted = noted_sources();
   if (noted == nullptr || job.direction() != Direction::to_device) return;
   // One number cannot stand for two rings: then some bytes are missing in the sum.
-  const std::uint32_t* const filled = job.ring.filled().address();
+  const uint32_t* const filled = job.ring.filled().address();
   if (noted->filled != nullptr && noted->filled != filled) return;
   noted->filled = filled;
-  noted->end = static_cast<std::uint32_t>(job.first_piece + job.count());
+  noted->end = static_cast<uint32_t>(job.first_piece + job.count());
   noted->bytes += job.work.bytes();
 }
 
 }  // namespace
 
 bool StagedSources::are_read() const noexcept {
-  return Value{const_cast<std::uint32_t*>(filled)}.has_reached(end);
+  return Value{const_cast<uint32_t*>(filled)}.has_reached(end);
 }
 
 StagedSources*& noted_sources() noexcept {

@@ -51,7 +51,7 @@ JobPtr StagingWorkers::claim(Part& part) {
   }
   if (found == nullptr) return nullptr;
   JobPtr job = found->unclaimed.front();
-  const std::uint32_t parts = part_count(job->pieces[job->next_piece]);
+  const uint32_t parts = part_count(job->pieces[job->next_piece]);
   part = {job->next_piece, job->next_part++};
   if (part.number == 0)
     found->parts_left(job->first_piece + part.piece).store(parts, std::memory_order_relaxed);
@@ -124,7 +124,7 @@ void StagingWorkers::move_part(const JobPtr& job, Part part, bool has_more) {
   if (has_more) wake_one();
   move_unless_cancelled(*job, part);
   Ring& ring = job->ring;
-  const std::uint64_t piece = job->first_piece + part.piece;
+  const uint64_t piece = job->first_piece + part.piece;
   if (ring.parts_left(piece).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ring.note_moved(piece, job->direction());
   finish_one(job);
@@ -140,7 +140,7 @@ void StagingWorkers::pause_polling(sync::Clock::duration unsuccessful) {
   is_polled_ = false;
 }
 
-void StagingWorkers::sleep(std::uint32_t seen) {
+void StagingWorkers::sleep(uint32_t seen) {
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   signal_.wait(seen, std::memory_order_seq_cst);
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
@@ -149,8 +149,8 @@ void StagingWorkers::sleep(std::uint32_t seen) {
 void StagingWorkers::work() {
   using Clock = sync::Clock;
   auto last_success = Clock::now();
-  for (std::uint32_t last_seen = 0;;) {
-    const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
+  for (uint32_t last_seen = 0;;) {
+    const uint32_t seen = signal_.load(std::memory_order_seq_cst);
     const bool was_idle_for_long = Clock::now() - last_success >= spin_time;
     const Found found = look(was_idle_for_long);
     // If others find work, this worker probably will, too.

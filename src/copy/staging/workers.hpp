@@ -58,14 +58,14 @@ class StagingWorkers {
   bool has_many_parts() noexcept;
   void move_part(const JobPtr& job, Part part, bool has_more);
   void pause_polling(sync::Clock::duration unsuccessful);
-  void sleep(std::uint32_t seen);
+  void sleep(uint32_t seen);
 
-  SpinLock lock_;                          // guards the lists
-  std::deque<JobPtr> jobs_;                // all that are not closed, in the order of submission
-  std::vector<Ring*> rings_;               // those with unclaimed jobs
-  std::uint64_t turns_ = 0;                // jobs added so far
-  bool is_polled_ = false;                 // a worker polls the values that devices change
-  sync::Atomic<std::uint32_t> signal_{0};  // changes when there may be work
+  SpinLock lock_;                     // guards the lists
+  std::deque<JobPtr> jobs_;           // all that are not closed, in the order of submission
+  std::vector<Ring*> rings_;          // those with unclaimed jobs
+  uint64_t turns_ = 0;                // jobs added so far
+  bool is_polled_ = false;            // a worker polls the values that devices change
+  sync::Atomic<uint32_t> signal_{0};  // changes when there may be work
   sync::Atomic<int> sleepers_{0};
 };
 [[nodiscard]] StagingWorkers& staging_workers();

@@ -48,7 +48,7 @@ FAULTS = [
     weaker(WRITERS, 'fetch_sub(count * one_function, {})', REL, NONE, 'points', 'writers_of_any_memory'),
     weaker(WRITERS, 'fetch_sub(one_listed, {})', REL, NONE, 'points', 'writers_of_a_range'),
     weaker(RING, '{{*address_}}.load({})', ACQ, NONE, 'staging', 'to_host'),
-    weaker(RING, '{{*address_}}.store(static_cast<std::uint32_t>(number),\n                                                    {})', REL, NONE, 'staging', 'to_device'),
+    weaker(RING, '{{*address_}}.store(static_cast<uint32_t>(number),\n                                               {})', REL, NONE, 'staging', 'to_device'),
     weaker(JOB, 'announced.load({})', ACQ, NONE, 'staging', 'to_device'),
     weaker(STAGE, 'announced.store(++announced_, {})', REL, NONE, 'staging', 'to_device'),
     weaker(JOB, 'moving.load({})', SEQ, ACQ, 'staging', 'fail_to_host'),

@@ -15,6 +15,7 @@
 #include "memory/pinned_pool.hpp"
 #include "slot/idle.hpp"
 
+#include <atomic>
 #include <runnel/detail/attachment.hpp>
 
 #include <algorithm>

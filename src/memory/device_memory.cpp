@@ -24,6 +24,7 @@
 #include <runnel/device_resource.hpp>
 #include <runnel/event.hpp>
 #include <runnel/memory.hpp>
+#include <utility>
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making streams, their priorities and their identity.
 #include <climits>
+#include <map>
 #include <unordered_map>
 
 #include "support.hpp"

@@ -4,6 +4,8 @@
 /// have no '/', so that nothing outside the fuzzer's folder is touched.
 #include "byte_map.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -4,6 +4,8 @@
 #include "base/spin_lock.hpp"
 #include "support.hpp"
 
+#include <utility>
+
 namespace {
 
 using namespace checks;

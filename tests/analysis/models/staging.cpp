@@ -10,6 +10,7 @@
 #include "copy/staging/workers.hpp"
 #include "device.hpp"
 
+#include <optional>
 #include <utility>
 #include <vector>
 

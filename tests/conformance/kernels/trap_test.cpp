@@ -6,6 +6,7 @@
 #include "kernels.hpp"
 
 #include <unistd.h>
+#include <atomic>
 
 #include <cstdio>
 #include <cstdlib>

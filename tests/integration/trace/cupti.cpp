@@ -10,6 +10,7 @@
 /// multiple of this one is dropped, and counted untimed such records have no times incomplete a
 /// forced flush finds an incomplete record behind the others
 #include <cupti.h>
+#include <string>
 
 #include <algorithm>
 #include <chrono>

@@ -3,10 +3,12 @@
 /// `exits <case>` runs a case once: it must end in time, with status 0 for a fork and 3 for an
 /// exit. Without arguments it lists the cases.
 
+#include <signal.h>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <vector>

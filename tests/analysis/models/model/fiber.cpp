@@ -4,6 +4,8 @@
 #include <cxxabi.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <cstdint>
+#include <cstdio>
 
 #include <cstdlib>
 #include <cstring>

@@ -6,6 +6,7 @@
 #include "state.hpp"
 
 #include <sys/mman.h>
+#include <cstdio>
 
 #include <algorithm>
 #include <cstdlib>

@@ -3,6 +3,7 @@
 #include "state.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace model {
 namespace {

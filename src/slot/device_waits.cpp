@@ -62,7 +62,7 @@ bool may_wait(int device) noexcept {
   Progress result{};
   block_until([&] {
     // While the process exits, the runtime is called only for its other threads.
-    const bool is_over = release_mode() == Release::never && callers == 0;
+    const bool is_over = release_mode() == Release::never && callers.load() == 0;
     result = is_over ? Progress::unknown : synchronize(device, first);
     return result != Progress::unknown || !outlasts_captures;
   });
@@ -150,8 +150,8 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   refuse_wait_in_capture(ordinal_, call.operation());
   DeviceWaiter& waiter = waiters[static_cast<size_t>(ordinal_)];
   struct Caller : NotCopied {
-    explicit Caller(sync::Atomic<int>& of) noexcept : count{of} { ++count; }
-    ~Caller() { --count; }
+    explicit Caller(sync::Atomic<int>& of) noexcept : count{of} { count.fetch_add(1); }
+    ~Caller() { count.fetch_sub(1); }
     sync::Atomic<int>& count;
   } const caller{waiter.callers};
   const uint64_t number = waiter.request(ordinal_);

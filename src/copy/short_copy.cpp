@@ -15,11 +15,11 @@
 #include "memory/pinned_pool.hpp"
 #include "slot/idle.hpp"
 
-#include <atomic>
 #include <runnel/detail/attachment.hpp>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdint>

@@ -24,7 +24,6 @@
 #include <runnel/device_resource.hpp>
 #include <runnel/event.hpp>
 #include <runnel/memory.hpp>
-#include <utility>
 
 #include <algorithm>
 #include <atomic>
@@ -35,6 +34,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 

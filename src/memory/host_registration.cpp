@@ -66,7 +66,7 @@ struct Registrations {
   }
 };
 Registrations& registrations() { return never_destroyed<Registrations>(); }
-constinit sync::Atomic<bool> are_there_any{false};  // or have been
+constinit sync::Atomic<bool> has_registered{false};  // true from the first registration on
 
 void remove(uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};
@@ -96,7 +96,7 @@ void remove(uintptr_t begin) noexcept {
   std::map<uintptr_t, Registrations::Entry> entries;
   for (const Range gap : gaps) entries.emplace(gap.begin, Registrations::Entry{gap.end, owner});
   known.all.merge(entries);
-  are_there_any.store(true, std::memory_order_release);
+  has_registered.store(true, std::memory_order_release);
   return gaps;
 }
 
@@ -219,7 +219,7 @@ bool is_mapped(uintptr_t begin, uintptr_t end) noexcept {
 }  // namespace
 
 bool detail::has_registered_part(const void* pointer, size_t bytes) noexcept {
-  if (!are_there_any.load(std::memory_order_acquire)) return false;
+  if (!has_registered.load(std::memory_order_acquire)) return false;
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   const std::lock_guard lock{registrations().mutex};
   const auto found = registrations().behind(begin);

@@ -114,7 +114,8 @@ constexpr size_t max_looked_at = 256;
   return nullptr;
 }
 
-/// Waits for a limited time if there is not enough memory.
+/// Takes a block of `bytes`, for a program that has asked for `asked`. Waits for a limited time if
+/// there is not enough memory.
 void* take_block(size_t asked, size_t bytes, bool write_combined) {
   const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, write_combined);
   if (void* const cached = take_cached(shelves)) return cached;

@@ -36,8 +36,8 @@ void release_block(Deferred& released) noexcept {
   return nullptr;
 }
 
-/// Whether a stream still uses the block, as far as is known. Looks only at the streams that this
-/// search has asked already: a search asks each stream once.
+/// Whether the block is used by a stream that this search has already asked and found pending. The
+/// search need not ask that stream again.
 bool is_held(const PinnedBlock& block, uint64_t search) noexcept {
   return std::ranges::any_of(block.users, [=](const Point& user) {
     return user.slot()->last_search.load(std::memory_order_relaxed) == search &&

@@ -54,17 +54,18 @@ bool may_wait(int device) noexcept {
   return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;
 }
 
-/// `outlasts_captures`: waits until it breaks none. `callers`: the number of threads of the program
-/// that wait for the result.
-[[nodiscard]] Progress wait(int device, bool outlasts_captures, backend::status& first,
-                            const sync::Atomic<int>& callers) noexcept {
+/// `callers`: the number of threads of the program that wait for the result. With it, waits until
+/// the wait breaks no capture.
+[[nodiscard]] Progress wait(int device, backend::status& first,
+                            const sync::Atomic<int>* callers = nullptr) noexcept {
   const std::vector<AwaitedTimeline> awaited = begin_device_wait(device);
   Progress result{};
   block_until([&] {
     // While the process exits, the runtime is called only for its other threads.
-    const bool is_over = release_mode() == Release::never && callers.load() == 0;
+    const bool is_over =
+        release_mode() == Release::never && (callers == nullptr || callers->load() == 0);
     result = is_over ? Progress::unknown : synchronize(device, first);
-    return result != Progress::unknown || !outlasts_captures;
+    return result != Progress::unknown || callers == nullptr;
   });
   for (const auto& [slot, number] : awaited) slot->timeline.end_wait(number, result);
   return result;
@@ -98,7 +99,7 @@ class DeviceWaiter {
       const uint64_t number = requested_;
       lock.unlock();
       backend::status first = backend::ok;
-      static_cast<void>(wait(device, true, first, callers));
+      static_cast<void>(wait(device, first, &callers));
       lock.lock();
       sync::happens_before(this);
       completed_ = number;
@@ -118,9 +119,8 @@ constinit std::array<DeviceWaiter, max_devices> waiters{};
 }  // namespace
 
 Progress wait_for_device(int device) noexcept {
-  static constinit sync::Atomic<int> none{0};
   backend::status ignored = backend::ok;
-  return wait(device, false, ignored, none);
+  return wait(device, ignored);
 }
 
 void request_device_wait(int device) noexcept {

@@ -35,8 +35,8 @@ void begin_retiring(Slot& slot, bool is_end_unknown, bool is_queued) noexcept {
   emit_ended({&slot, slot.ended_id});
 }
 
-/// Gives the numbers that were asked for to the end of the stream. Requires: the stream's device is
-/// current.
+/// Records the end of the stream, which gets the numbers that were asked for. Requires: the
+/// stream's device is current.
 void record_end(Slot& slot) noexcept {
   if (!slot.is_end_unknown) {
     if (slot.idle_at_end || is_known_idle(slot)) return slot.timeline.complete_all();

@@ -80,7 +80,8 @@ void first_use_from_many_threads() {
   expect(good == count, std::to_string(good) + " of 16 threads could use the library");
 }
 
-/// Whether the stream that has ended is complete cannot be asked there, for the use of its slot.
+/// The host function needs a slot, and only that of an ended stream may be free. The library must
+/// not ask the runtime there whether that stream is complete.
 void first_use_of_the_default_stream_in_a_host_function() {
   std::vector<Stream> streams;
   for (int i = 0; i < 64; ++i) streams.emplace_back(Device{0});  // No slot is left in its batch.

@@ -320,7 +320,7 @@ TEST_F(Graphs, TheDefaultStreamIsNotCaptured) {
   EXPECT_FALSE(stream->device().default_stream().is_capturing());
 }
 
-/// Whoever lets it wait for a captured stream is told, and does not hang.
+/// A wait of the default stream for a captured stream throws, and does not hang.
 TEST_F(Graphs, TheDefaultStreamJoinsNoCapture) {
   begin_capture(*stream);
   EXPECT_ERROR(capture, default_stream().wait_stream(*stream));

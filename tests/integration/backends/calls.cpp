@@ -95,7 +95,7 @@ TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {
   EXPECT_EQ(calls_of([&] { const StreamGuard with{stream}; }), 2);
 }
 
-/// The vendors allow no call there, whoever observes.
+/// The vendors allow no call of the runtime in a host function, also if a hook is set.
 TEST_F(Calls, WhatAHostFunctionDropsMakesNone) {
   const Stream stream;
   std::optional ended{Stream{}};

@@ -10,13 +10,13 @@
 /// multiple of this one is dropped, and counted untimed such records have no times incomplete a
 /// forced flush finds an incomplete record behind the others
 #include <cupti.h>
-#include <string>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "../../../backends/cuda/activities.hpp"

@@ -596,9 +596,9 @@ void buffers_changed(Checker& c) {
   ATTEMPT(copied.emplace(*buffer, *b.stream));
   int value = 0;
   // If the wait fails, the copy may not go on: the place for the element ends with the call.
-  const auto completed_get = [&](const auto&... arguments) {
+  const auto completed_get = [&] {
     try {
-      return get(arguments...);
+      return get(*b.stream, *copied, 255);
     } catch (const Error& error) {
       c.require(error.operation() != std::string_view{"wait for a stream"} || b.stream->query(),
                 "get() has ended before its copy");
@@ -606,7 +606,7 @@ void buffers_changed(Checker& c) {
     }
   };
   ATTEMPT(b.stream->launch_host_func([] { std::this_thread::sleep_for(2ms); }));
-  ATTEMPT(value = completed_get(*b.stream, *copied, size_t{255}));
+  ATTEMPT(value = completed_get());
   c.require(value == 7, "the element has another value");
   ATTEMPT(copied->set_stream(first.default_stream()));
   DeviceSpan<int> released;

@@ -6,9 +6,9 @@
 #include "state.hpp"
 
 #include <sys/mman.h>
-#include <cstdio>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
